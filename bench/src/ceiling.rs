@@ -70,7 +70,7 @@ async fn run(queue: Queue, topic: TopicName, runner: usize, batch: usize) -> any
     for number in 0_u64.. {
         let call_id = format!("bench-{runner}-{number}");
         let lease = LeaseCall::new(batch, Duration::from_secs(15), call_id);
-        let turn = Turn { settle: &settle, lease: Some(&lease), ..Turn::default() };
+        let turn = Turn { settle: settle.iter().collect(), lease: Some(&lease), ..Turn::default() };
         let reply = queue.turn(&topic.first_shard(), &turn).await?;
         if let Some(error) = reply.error {
             return Err(error.into());

@@ -126,8 +126,8 @@ async fn call(of: &Fixture, verb: &str) -> Result<(), QueueError> {
         "events" => {
             let page = QUEUE.events_after(EventId::default(), 100).await?;
             for event in &page.events {
-                let place = event.place.to_string();
-                assert_eq!(place.parse::<EventId>().ok(), Some(event.place), "{place}");
+                let id = event.id.to_string();
+                assert_eq!(id.parse::<EventId>().ok(), Some(event.id), "{id}");
             }
             QUEUE.last_event().await?;
         }
@@ -185,7 +185,7 @@ async fn operate(of: &Fixture, verb: &str) -> Result<(), QueueError> {
             let limits =
                 RetentionLimits { dead_for: day, dead_most: 1, done_for: day, done_most: 1 };
             drop(QUEUE.prune_ended_all(&[(shard.clone(), Some(limits))]).await?);
-            QUEUE.prune_marks(&shard).await?;
+            QUEUE.prune_records(&shard).await?;
             QUEUE.kv_prune(topic).await?;
         }
         "store" => {

@@ -30,8 +30,8 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(token) = text.parse::<Token>() {
         assert_eq!(Token::expiring_at_us(token.expires_at_us()), token);
     }
-    if let Ok(place) = text.parse::<EventId>() {
-        assert_eq!(place.to_string().parse::<EventId>().ok(), Some(place));
+    if let Ok(id) = text.parse::<EventId>() {
+        assert_eq!(id.to_string().parse::<EventId>().ok(), Some(id));
     }
     if let Ok(cursor) = text.parse::<Cursor>() {
         assert_eq!(cursor.to_string().parse::<Cursor>().ok(), Some(cursor));

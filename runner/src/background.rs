@@ -9,3 +9,4 @@ pub mod relay;
 pub mod scheduler;
 pub mod topic_discovery;
 pub mod wake_up;
+pub mod wake_up_listener;

@@ -241,7 +241,7 @@ impl Inner {
     }
 
     /// The job of a task has yielded: starts one more task if a job waits and `concurrency` allows it.
-    fn job_yielded(self: &Arc<Self>, started_at: Instant, key: u64) {
+    fn add_yielded(self: &Arc<Self>, started_at: Instant, key: u64) {
         let concurrency = self.concurrency();
         let mut state = self.state();
         state.yielded.insert((started_at, key));
@@ -254,15 +254,15 @@ impl Inner {
         fail_point::pass("executor");
         let mut slot = Some(self.acquire_slot().await);
         let mut slot_since = monotonic::now();
-        let mut waited = false;
+        let mut has_yielded = false;
         let mut yielded_at = slot_since;
         while let Some(job) = self.next_job() {
-            if waited {
+            if has_yielded {
                 time_slice.restart();
             }
             let ended;
-            (ended, waited) = self.run(job).await;
-            self.job_ended(ended);
+            (ended, has_yielded) = self.run(job).await;
+            self.add_ended(ended);
             time_slice.yield_core(&mut yielded_at);
             if monotonic::now() - slot_since > TIME_SLICE {
                 drop(slot.take());
@@ -296,7 +296,7 @@ impl Inner {
         Some(job)
     }
 
-    /// Runs a job. The flag is true if the job yielded meanwhile.
+    /// Runs a job. The flag is true if the job has yielded.
     async fn run(self: &Arc<Self>, job: QueuedJob) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
         let host_services = Arc::clone(&self.resources.host_services);
@@ -311,18 +311,18 @@ impl Inner {
         };
         // A panic of the host must lose neither the task nor the job.
         let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
-        let mut waited = false;
+        let mut has_yielded = false;
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
-                if !std::mem::replace(&mut waited, true) {
-                    self.job_yielded(started_at, key);
+                if !std::mem::replace(&mut has_yielded, true) {
+                    self.add_yielded(started_at, key);
                 }
                 Poll::Pending
             }
             ready => ready,
         })
         .await;
-        if waited {
+        if has_yielded {
             self.state().yielded.remove(&(started_at, key));
         }
         let wall = monotonic::now() - started_at;
@@ -330,24 +330,24 @@ impl Inner {
         let (outcome, output) = match report {
             Ok(report) => AttemptOutput::of(report),
             Err(payload) => {
-                self.resources.supervision.gave_up(TaskKind::Guest, &*payload);
+                self.resources.supervision.record_caught_panic(TaskKind::Guest, &*payload);
                 let why = "the host panicked while it ran the job".to_owned();
                 (Outcome::HostFault(why), AttemptOutput::default())
             }
         };
         let outcome = job.snoozes.judge(outcome);
         let opened = self.report_to_breaker(&binding, &outcome, started_at);
-        (EndedJob { key, outcome, output, digest, started_at, cost, opened }, waited)
+        (EndedJob { key, outcome, output, digest, started_at, cost, opened }, has_yielded)
     }
 
     /// Reports an attempt to the breaker; true if that opened it.
     fn report_to_breaker(&self, binding: &Binding, outcome: &Outcome, started_at: Instant) -> bool {
         let rule = &binding.topic.breaker;
-        breaker::counts(rule, outcome)
-            .is_some_and(|failed| self.breaker.ended(rule, failed, started_at))
+        breaker::is_module_failure(rule, outcome)
+            .is_some_and(|failed| self.breaker.record_outcome(rule, failed, started_at))
     }
 
-    fn job_ended(&self, ended: EndedJob) {
+    fn add_ended(&self, ended: EndedJob) {
         let mut state = self.state();
         state.running -= 1;
         state.ended.push(ended);

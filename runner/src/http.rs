@@ -6,7 +6,7 @@
 //! | file | what |
 //! |---|---|
 //! | `routes/` | the API, one resource per file; `routes.rs` sets the scope of each route |
-//! | `listener.rs` · `places.rs` | addresses; the number of their connections |
+//! | `listener.rs` · `connection_slots.rs` | addresses; the number of their connections |
 //! | `connection.rs` · `activity.rs` | a connection; connections on which nothing happens |
 //! | `exchange.rs` | the middleware of every request |
 //! | `state.rs` | the state shared by the routes |
@@ -24,6 +24,7 @@ mod activity;
 mod body;
 mod body_memory;
 mod connection;
+mod connection_slots;
 mod cors;
 mod exchange;
 #[cfg(feature = "fuzzing")]
@@ -33,7 +34,6 @@ mod openapi;
 mod page;
 mod params;
 mod path;
-mod places;
 pub(crate) mod probes;
 mod problem;
 mod routes;
@@ -57,7 +57,7 @@ use tracing::{info, warn};
 
 use self::body_memory::BodyMemory;
 pub(crate) use self::listener::{BindError, Listening};
-use self::listener::{ConnectionSetup, Served};
+use self::listener::{ConnectionSetup, ServedRoutes};
 use self::problem::{BUSY, INTERNAL, METHOD, Problem, UNKNOWN_PATH};
 use self::routes::events::Readers;
 use self::routes::samples::{self, Samples};
@@ -150,15 +150,15 @@ pub(crate) struct HttpServer {
 
 /// The API with the probes. Their details need a token: probes on an address of their own are for those who can reach
 /// it.
-fn served_with_api(state: &ServerState, probes: Router) -> anyhow::Result<Served> {
+fn served_with_api(state: &ServerState, probes: Router) -> anyhow::Result<ServedRoutes> {
     let withhold = middleware::from_fn_with_state(state.clone(), access::withhold);
     let probes = probes.layer(withhold);
-    Ok(Served { app: app(state, probes.clone())?, extra: extra(probes) })
+    Ok(ServedRoutes { app: app(state, probes.clone())?, extra: extra(probes) })
 }
 
 /// The probes, at an address of their own.
-fn served_alone(probes: Router) -> Served {
-    Served { app: with_middleware(with_fallbacks(probes.clone())), extra: extra(probes) }
+fn served_alone(probes: Router) -> ServedRoutes {
+    ServedRoutes { app: with_middleware(with_fallbacks(probes.clone())), extra: extra(probes) }
 }
 
 impl HttpServer {
@@ -261,7 +261,7 @@ impl Acceptor<'_> {
         tasks: &mut JoinSet<anyhow::Result<()>>,
         listening: Listening,
         is_api: bool,
-        served: Served,
+        served: ServedRoutes,
         stops: watch::Receiver<bool>,
     ) {
         let topic_discovery = self.topic_discovery.clone();
@@ -281,7 +281,7 @@ impl Acceptor<'_> {
 fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let (router, mut document) = routes::api().split_for_parts();
     openapi::add_problems(&mut document);
-    let contract = openapi::Served::of(&document)?;
+    let contract = openapi::Contract::of(&document)?;
     let contract = Router::new().route("/openapi.json", get(openapi::serve)).with_state(contract);
     let authenticate = middleware::from_fn_with_state(state.clone(), access::authenticate);
     let cors = middleware::from_fn_with_state(state.clone(), cors::cors);

@@ -56,7 +56,7 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// A command from the daemon to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum WorkerCommand {
     /// Lease and run jobs.
     Work,
     /// Lease no more jobs, release those that have not started, finish the rest until this moment, then
@@ -77,7 +77,7 @@ pub struct Worker {
     parts: WorkerParts,
     in_flight: InFlight,
     unsettled: Unsettled,
-    look: Look,
+    look: NextLook,
     sampler: AttemptSampler,
     prefetch: Prefetch,
     clock: RedisClock,
@@ -93,12 +93,16 @@ pub struct Worker {
     breaker_changes: Changes,
 }
 
-/// Verdicts that are not sent yet.
+/// A job with its verdict, and the record of its attempt, which is published once the verdict is settled.
+struct JudgedJob {
+    settlement: Settlement,
+    record: Record,
+}
+
+/// Verdicts that are not settled yet.
 #[derive(Default)]
 struct Unsettled {
-    verdicts: Vec<Settlement>,
-    /// The attempt of each verdict, in the same order.
-    records: Vec<Record>,
+    jobs: Vec<JudgedJob>,
     /// Some of them carry follow-up jobs.
     follow_ups: bool,
     /// When a turn must settle them, and the ended jobs that the executor still has.
@@ -106,7 +110,7 @@ struct Unsettled {
 }
 
 /// When and why the worker asks Redis for work.
-struct Look {
+struct NextLook {
     /// When to ask next.
     at: Instant,
     /// The last reply left work behind.
@@ -133,7 +137,7 @@ impl Worker {
             breaker_changes: parts.breaker.changes(),
             parts,
             unsettled: Unsettled::default(),
-            look: Look::new(now),
+            look: NextLook::new(now),
             sampler: AttemptSampler::default(),
             prefetch: Prefetch::default(),
             clock: RedisClock::default(),
@@ -176,7 +180,7 @@ impl Worker {
     }
 
     /// How many jobs can be leased now.
-    fn wanted(&self, load: Load, now: Instant) -> LeaseSize {
+    fn lease_size(&self, load: Load, now: Instant) -> LeaseSize {
         let ahead = self.ahead(load, now);
         if self.drain_until.is_some() || load.waiting > ahead / 2 {
             return LeaseSize::default();
@@ -202,12 +206,12 @@ impl Worker {
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
-        let wanted = self.wanted(load, now);
+        let wanted = self.lease_size(load, now);
         let has_work =
             self.look.more || now >= self.look.at || (self.look.suspects && wanted.at_once > 0);
         let can_lease = wanted.jobs > 0 && has_work;
         let idle = load.waiting + load.running == 0;
-        let must_settle = !self.unsettled.verdicts.is_empty()
+        let must_settle = !self.unsettled.jobs.is_empty()
             || (load.ended > 0 && (idle || load.ended >= self.verdicts_enough(now)))
             || self.unsettled.settle_at.is_some_and(|at| now >= at);
         let must_beat = self.in_flight.heartbeat_at().is_some_and(|at| now >= at);
@@ -220,7 +224,7 @@ impl Worker {
 
     async fn wait(&mut self, now: Instant, load: Load) {
         let mut until = now + SLEEP_MAX;
-        let wanted = self.wanted(load, now).jobs > 0;
+        let wanted = self.lease_size(load, now).jobs > 0;
         let moments = [
             self.probe_at().filter(|at| *at > now),
             self.unsettled.settle_at,
@@ -272,7 +276,7 @@ impl Worker {
 
     fn follow_commands(&mut self) {
         let command = *self.parts.commands.borrow_and_update();
-        if let Command::Drain(until) = command {
+        if let WorkerCommand::Drain(until) = command {
             self.drain_until = Some(self.drain_until.map_or(until, |known| known.min(until)));
         }
         let Some(until) = self.drain_until else { return };
@@ -286,13 +290,13 @@ impl Worker {
         let Some(until) = self.drain_until else { return false };
         let load = self.parts.executor.load();
         let settled =
-            self.in_flight.is_empty() && self.unsettled.verdicts.is_empty() && load.ended == 0;
+            self.in_flight.is_empty() && self.unsettled.jobs.is_empty() && load.ended == 0;
         settled || monotonic::now() >= self.give_up_at(until)
     }
 
     /// When a drain with this deadline ends, whatever is left.
     fn give_up_at(&self, until: Instant) -> Instant {
-        if self.parts.services.outage.lasts() { until } else { until + DRAIN_GRACE }
+        if self.parts.services.outage.is_ongoing() { until } else { until + DRAIN_GRACE }
     }
 
     /// Releases jobs that did not start in time, so that other runners can run them.
@@ -314,9 +318,9 @@ impl Worker {
                 let outcome = Outcome::HostFault("not started".to_owned());
                 let record = Record::not_run(held.lease.id.clone(), held.attempt, outcome);
                 let is_routine = !stall.is_zero();
-                self.unsettled.records.push(Record { is_routine, ..record });
-                let delay = Duration::ZERO;
-                self.unsettled.verdicts.push(held.lease.settle(Verdict::Release { delay }));
+                let settlement = held.lease.settle(Verdict::Release { delay: Duration::ZERO });
+                let record = Record { is_routine, ..record };
+                self.unsettled.jobs.push(JudgedJob { settlement, record });
             }
         }
         keys.len()
@@ -332,7 +336,7 @@ impl Drop for Worker {
     }
 }
 
-impl Look {
+impl NextLook {
     fn new(now: Instant) -> Self {
         Self {
             at: now,

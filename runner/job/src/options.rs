@@ -219,7 +219,7 @@ impl Options {
 
     /// The waits between attempts, if the job sets them.
     pub fn backoff(&self) -> Option<Backoff> {
-        self.written().backoff.as_ref().and_then(|written| written.checked().ok())
+        self.written().backoff.as_ref().and_then(|written| written.check().ok())
     }
 
     /// How often a handler may snooze the job, if the job sets it.
@@ -315,7 +315,7 @@ impl Written {
         check_range("max_snoozes", wide(self.max_snoozes), 0..=SNOOZES_MAX.into())?;
         check_range("max_crashes", wide(self.max_crashes), 1..=CRASHES_MAX.into())?;
         if let Some(backoff) = &self.backoff {
-            backoff.checked()?;
+            backoff.check()?;
         }
         if let Some(key) = &self.key {
             check_key(key)?;
@@ -325,7 +325,7 @@ impl Written {
 }
 
 impl WrittenBackoff {
-    fn checked(&self) -> Result<Backoff, OptionError> {
+    fn check(&self) -> Result<Backoff, OptionError> {
         let duration = |ms: u64| {
             check_range("a wait of backoff", Some(ms), 0..=DELAY_MAX_MS)?;
             Ok(Duration::from_millis(ms))

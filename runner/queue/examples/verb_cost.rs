@@ -168,7 +168,7 @@ impl Bench {
             };
             assert_eq!(leases.len(), BATCH);
             let settle: Vec<_> = leases.into_iter().map(|lease| lease.settle(verdict())).collect();
-            let turn = Turn { settle: &settle, ..Turn::default() };
+            let turn = Turn { settle: settle.iter().collect(), ..Turn::default() };
             let (usec, reply) =
                 spent_by(&mut self.redis, self.queue.turn(&self.topic.first_shard(), &turn)).await;
             settling.push(usec / BATCH as f64);

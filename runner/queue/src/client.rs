@@ -111,7 +111,7 @@ impl Queue {
     /// The clock of Redis, unix ms.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn now_ms(&self) -> Result<u64, QueueError> {
         read_time(script::run_one_safe(&self.connection, redis::cmd("TIME")).await?)
     }

@@ -58,7 +58,7 @@ pub enum QueueError {
         masters: Vec<String>,
     },
     /// Redis closed a connection without TLS before it answered, as a TLS port does.
-    ClosedUnanswered {
+    ClosedWithoutReply {
         /// The address, without its password.
         url: String,
     },
@@ -95,8 +95,8 @@ pub enum QueueError {
         /// The newest version that this program knows.
         known: u64,
     },
-    /// A command got no answer: it may or may not have been carried out.
-    NoAnswer(String),
+    /// A command got no reply: it may or may not have been carried out.
+    NoReply(String),
     /// Redis refused a command; nothing has changed.
     Refused(String),
     /// Redis, or a proxy in front of it, does not know a command; nothing has changed.
@@ -106,7 +106,7 @@ pub enum QueueError {
     /// A script refused its arguments: the caller passed a value out of range.
     BadCall(String),
     /// A reply of an unexpected shape.
-    Answer(String),
+    BadReply(String),
 }
 
 impl fmt::Display for QueueError {
@@ -144,7 +144,7 @@ impl QueueError {
                     if masters.is_empty() { "nothing".to_owned() } else { masters.join(", ") };
                 format!("{url} is a sentinel, which holds no jobs; it watches: {known}")
             }
-            Self::ClosedUnanswered { url } => {
+            Self::ClosedWithoutReply { url } => {
                 format!("Redis at {url} closed the connection before it answered")
             }
             Self::Tls { url, problem } => format!("TLS to Redis at {url} fails: {problem}"),
@@ -156,12 +156,12 @@ impl QueueError {
             Self::Layout { stored, known } => format!(
                 "the queue in Redis has layout {stored:?}; this program knows layouts up to {known}"
             ),
-            Self::NoAnswer(reason) => format!("Redis gave no answer: {reason}"),
+            Self::NoReply(reason) => format!("Redis did not reply: {reason}"),
             Self::Refused(reason) => format!("Redis refused: {reason}"),
             Self::Unsupported(reason) => format!("Redis does not offer a command: {reason}"),
             Self::BadData(reason) => format!("Redis refused what a key holds: {reason}"),
             Self::BadCall(reason) => format!("the queue refused the call: {reason}"),
-            Self::Answer(reason) => format!("unexpected answer from Redis: {reason}"),
+            Self::BadReply(reason) => format!("unexpected reply from Redis: {reason}"),
         }
     }
 
@@ -176,7 +176,7 @@ impl QueueError {
                 "repair it (redis-cli --cluster check), or write redis:// if redis.url is a single server",
             ),
             Self::IsSentinel { .. } => Some("write redis-sentinel://host:port/master"),
-            Self::ClosedUnanswered { .. } => Some("write rediss:// if that port takes TLS"),
+            Self::ClosedWithoutReply { .. } => Some("write rediss:// if that port takes TLS"),
             Self::Tls { problem, .. } => Some(problem.remedy()),
             Self::PasswordFile { .. } => {
                 Some("set redis.password to a file that contains only the password")
@@ -192,7 +192,7 @@ impl QueueError {
                 "connect to a Redis 7.0 or newer itself, without a proxy or rename-command that hides commands",
             ),
             Self::BadData(_) => Some("find and repair it with: duebox doctor"),
-            Self::NoAnswer(_) | Self::Refused(_) | Self::BadCall(_) | Self::Answer(_) => None,
+            Self::NoReply(_) | Self::Refused(_) | Self::BadCall(_) | Self::BadReply(_) => None,
         }
     }
 
@@ -210,7 +210,7 @@ impl QueueError {
 
     /// True if the error comes from what the keys of one topic hold. Redis serves other topics.
     pub fn is_of_topic(&self) -> bool {
-        matches!(self, Self::BadData(_) | Self::BadCall(_) | Self::Answer(_))
+        matches!(self, Self::BadData(_) | Self::BadCall(_) | Self::BadReply(_))
     }
 
     /// True if there is no usable connection to Redis.
@@ -223,7 +223,7 @@ impl QueueError {
     pub(crate) fn of_repetition(self) -> Self {
         match self {
             Self::Refused(reason) | Self::Unsupported(reason) | Self::BadData(reason) => {
-                Self::NoAnswer(format!(
+                Self::NoReply(format!(
                     "the reply was lost, and the repeated call was refused: {reason}"
                 ))
             }
@@ -234,7 +234,7 @@ impl QueueError {
     /// What an error of the redis crate means.
     pub(crate) fn of_redis(error: redis::RedisError) -> Self {
         if error.is_io_error() || error.is_unrecoverable_error() {
-            return Self::NoAnswer(error.to_string());
+            return Self::NoReply(error.to_string());
         }
         match error.detail() {
             Some(detail) if error.code() == Some("DUEBOX") => Self::BadCall(detail.to_owned()),
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_refused_repetition_tells_nothing_of_the_first_try() {
         let error = QueueError::Refused("OOM".to_owned()).of_repetition();
-        assert!(matches!(&error, QueueError::NoAnswer(why) if why.contains("OOM")), "{error}");
+        assert!(matches!(&error, QueueError::NoReply(why) if why.contains("OOM")), "{error}");
     }
 
     #[test]
@@ -312,6 +312,6 @@ mod tests {
             "TLS to Redis at rediss://h fails: its certificate is not valid yet; correct the clock of this machine \
              or of the one that issued the certificate"
         );
-        assert_eq!(QueueError::Answer("x".into()).to_string(), "unexpected answer from Redis: x");
+        assert_eq!(QueueError::BadReply("x".into()).to_string(), "unexpected reply from Redis: x");
     }
 }

@@ -27,7 +27,7 @@ use crate::work::settle::{Settled, Settlement};
 /// shards a method may take one more to learn their number, at most once a second.
 ///
 /// # Errors
-/// Every method fails with [`QueueError`] if Redis gave no answer or refused. A job that is in another
+/// Every method fails with [`QueueError`] if Redis did not reply or refused. A job that is in another
 /// state than the call expects is not an error: the result says so.
 #[derive(Clone)]
 pub struct Topic {

@@ -105,7 +105,7 @@ pub use crate::operate::list::{
 };
 pub use crate::operate::list_live::LiveJob;
 pub use crate::operate::permissions::Role;
-pub use crate::operate::retention::{Pruned, PrunedMarks, RetentionLimits};
+pub use crate::operate::retention::{Pruned, PrunedRecords, RetentionLimits};
 pub use crate::operate::scan::KeyScan;
 pub use crate::produce::cancel::Cancelled;
 pub use crate::produce::push::{Due, IfExists, NewJob, Pushed};
@@ -126,7 +126,7 @@ pub use crate::wire::settings::ConnectionSettings;
 pub use crate::wire::stream::TlsSession;
 #[doc(hidden)]
 pub use crate::wire::transport::Transport;
-pub use crate::work::dead_info::DeadInfo;
+pub use crate::work::last_attempt::LastAttempt;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use crate::work::listen::{Listener, Notification};
 pub use crate::work::pull::{

@@ -15,6 +15,7 @@ mod evaluate;
 pub(crate) mod exports;
 mod interpreter;
 mod program;
+mod remedy;
 mod segments;
 mod snapshot;
 

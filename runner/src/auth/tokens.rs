@@ -152,7 +152,7 @@ impl Tokens {
         if written.is_empty() {
             return Err(TokensError::Empty);
         }
-        let tokens = written.into_iter().map(|(name, token)| token.checked(name).map(Arc::new));
+        let tokens = written.into_iter().map(|(name, token)| token.check(name).map(Arc::new));
         tokens.collect::<Result<_, _>>().map(Self)
     }
 
@@ -185,7 +185,7 @@ impl Tokens {
 }
 
 impl WrittenToken {
-    fn checked(self, name: String) -> Result<Token, TokensError> {
+    fn check(self, name: String) -> Result<Token, TokensError> {
         let is_name =
             !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_graphic());
         if !is_name {

@@ -61,7 +61,7 @@ struct LostTopics {
 
 impl LostLimits {
     /// Has the limits of a topic written again.
-    pub fn lost(&self, topic: &TopicName) {
+    pub fn record(&self, topic: &TopicName) {
         self.0.topics.lock().insert(topic.clone());
         self.0.notify.notify_one();
     }
@@ -103,7 +103,7 @@ pub async fn run(
                 all_at
             }
             Err(error) => {
-                outage.noticed(&error);
+                outage.record_error(&error);
                 retry = outage::next_retry(retry);
                 Instant::now() + retry
             }
@@ -163,9 +163,9 @@ impl LimitsWriter {
         let names: Vec<TopicName> = some.iter().map(|(topic, _)| topic.clone()).collect();
         for shards in self.queue.shards_of_all(&names).await? {
             if let Some(shard) = shards.ok().and_then(|shards| shards.all().last()) {
-                self.topic_discovery.met(&shard);
+                self.topic_discovery.record(&shard);
             }
         }
-        self.sick_topics.listed(self.queue.register(&names).await)
+        self.sick_topics.isolate_listing(self.queue.register(&names).await)
     }
 }

@@ -1,4 +1,4 @@
-//! Maintenance of the queue. It prunes dead and done jobs past their retention, expired marks, and the state of
+//! Maintenance of the queue. It prunes dead and done jobs past their retention, expired records, and the state of
 //! removed schedules. For topics without a worker in this daemon it also reclaims expired leases. A round without
 //! work takes a few round trips, however many topics there are.
 
@@ -78,7 +78,7 @@ pub async fn run(
         tick.tick().await;
         let bound = retentions.load_full();
         if let Err(error) = maintenance.round(&bound).await {
-            outage.noticed(&error);
+            outage.record_error(&error);
         }
     }
 }
@@ -150,7 +150,7 @@ impl Maintenance {
             for (shard, wait) in some.iter().zip(self.queue.peek(some).await?) {
                 match self.sick_topics.first_of(shard, TopicLoop::Reclaim, wait)? {
                     Some(Some(Duration::ZERO)) => found.push(shard.clone()),
-                    Some(_) => self.sick_topics.succeeded(shard, TopicLoop::Reclaim),
+                    Some(_) => self.sick_topics.record_success(shard, TopicLoop::Reclaim),
                     None => {}
                 }
             }

@@ -27,10 +27,10 @@ pub async fn run(queue: Queue, outage: Arc<Outage>) {
                 outage.data_may_be_lost();
             }
             if server.replace(run_id).is_some() {
-                outage.reconnected();
+                outage.record_reconnect();
             }
-            if outage.lasts() && queue.declare_layout().await.is_ok() {
-                outage.over();
+            if outage.is_ongoing() && queue.declare_layout().await.is_ok() {
+                outage.record_write();
                 wrote_at = Some(monotonic::now());
             }
         }

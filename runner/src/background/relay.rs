@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::poller::WakeUps;
+use super::wake_up::WakeUps;
 use crate::observe::push_counters::{PushCounters, Source};
 use crate::observe::sick_topics::{SickTopics, TopicLoop};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
@@ -34,8 +34,8 @@ struct DueOutboxes {
 }
 
 impl Relay {
-    /// The outbox of this shard has entries.
-    pub fn due(&self, shard: &Shard) {
+    /// Marks the outbox of this shard as one that has entries.
+    pub fn mark_due(&self, shard: &Shard) {
         self.0.due.lock().insert(shard.clone());
         self.0.notify.notify_one();
     }
@@ -64,21 +64,21 @@ impl Relay {
                 () = self.0.notify.notified() => false,
             };
             if is_tick && let Err(error) = self.find_due(&queue, &wake_ups, &sick_topics).await {
-                outage.noticed(&error);
+                outage.record_error(&error);
             }
             for shard in self.take() {
                 let relayed = relay(&queue, &shard, &push_counters).await;
                 match sick_topics.isolate(&shard, TopicLoop::Relay, relayed) {
-                    Ok(Some(true)) => self.due(&shard),
+                    Ok(Some(true)) => self.mark_due(&shard),
                     // The next tick finds a sick topic again.
                     Ok(_) => retry = RETRY_FIRST,
                     // The other outboxes do not wait for this one; the next tick finds it again.
-                    Err(error) if error.is_refusal() && !outage.lasts() => {
+                    Err(error) if error.is_refusal() && !outage.is_ongoing() => {
                         warn!(topic = %shard.topic(), %error, "the follow-up jobs of the topic wait: its outbox cannot be relayed");
                     }
                     Err(error) => {
-                        outage.noticed(&error);
-                        self.due(&shard);
+                        outage.record_error(&error);
+                        self.mark_due(&shard);
                         retry = outage::next_retry(retry);
                         outage.wait(retry).await;
                     }
@@ -109,8 +109,8 @@ impl Relay {
         for some in shards.chunks(TOPICS_PER_PIPELINE) {
             for (shard, entries) in some.iter().zip(queue.outbox_lengths(some).await?) {
                 match sick_topics.first_of(shard, TopicLoop::Relay, entries)? {
-                    Some(0) => sick_topics.succeeded(shard, TopicLoop::Relay),
-                    Some(_) => self.due(shard),
+                    Some(0) => sick_topics.record_success(shard, TopicLoop::Relay),
+                    Some(_) => self.mark_due(shard),
                     None => {}
                 }
             }
@@ -128,7 +128,7 @@ async fn relay(
     let mut pass = RelayPass::default();
     for _ in 0..ROUNDS_PER_TOPIC {
         let relayed = queue.relay(shard, &mut pass).await?;
-        push_counters.pushed(Source::FollowUp, relayed.pushed as usize);
+        push_counters.record(Source::FollowUp, relayed.pushed as usize);
         for fault in &relayed.faults {
             warn!(topic = %shard.topic(), "{fault}");
         }

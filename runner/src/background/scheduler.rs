@@ -30,7 +30,7 @@ pub type Schedules = Arc<[Schedule]>;
 /// The longest sleep, because Redis' clock may be set meanwhile.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 /// How often Redis is told which schedules this runner has.
-const MARK_EVERY: Duration = Duration::from_secs(3_600);
+const RECORD_EVERY: Duration = Duration::from_secs(3_600);
 /// How many schedules are handled at once.
 const AT_ONCE: usize = 16;
 /// Calls for one schedule in one round. More are needed only while other runners advance it too.
@@ -51,13 +51,13 @@ pub async fn run(
         outage,
         progress: BTreeMap::new(),
         retry: RETRY_FIRST,
-        mark_at: Instant::now(),
+        record_at: Instant::now(),
     };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
         scheduler.take_over(&current);
         loop {
-            let look_at = scheduler.look(&current).await;
+            let look_at = scheduler.push_due(&current).await;
             tokio::select! {
                 biased;
                 changed = schedules.changed() => match changed {
@@ -85,7 +85,7 @@ struct Scheduler {
     progress: BTreeMap<(TopicName, String), Progress>,
     retry: Duration,
     /// When to record next that this runner has the schedules.
-    mark_at: Instant,
+    record_at: Instant,
 }
 
 /// The progress of a schedule as this runner knows it. Redis corrects it if another runner is ahead.
@@ -118,18 +118,18 @@ impl Scheduler {
         let keys: BTreeSet<_> = schedules.iter().map(key).collect();
         self.progress.retain(|key, _| keys.contains(key));
         self.progress.values_mut().for_each(|progress| progress.next = None);
-        self.mark_at = Instant::now();
+        self.record_at = Instant::now();
     }
 
     /// Pushes what is due, and returns when to run again; `None` without schedules.
-    async fn look(&mut self, schedules: &Schedules) -> Option<Instant> {
+    async fn push_due(&mut self, schedules: &Schedules) -> Option<Instant> {
         if schedules.is_empty() {
             return None;
         }
         let now_ms = match self.queue.now_ms().await {
             Ok(now_ms) => now_ms,
             Err(error) => {
-                self.outage.noticed(&error);
+                self.outage.record_error(&error);
                 return Some(Instant::now() + self.next_retry());
             }
         };
@@ -137,8 +137,9 @@ impl Scheduler {
         // early.
         let asked_at = Instant::now();
         let mut wait = LOOK_MAX;
-        let mut failed = !self.mark(schedules, now_ms, asked_at).await;
-        for Attended { schedule, mut progress, result } in self.attend_all(schedules, now_ms).await
+        let mut failed = !self.record_presence(schedules, now_ms, asked_at).await;
+        for HandledSchedule { schedule, mut progress, result } in
+            self.handle_all(schedules, now_ms).await
         {
             match result {
                 Ok(until_next) => {
@@ -155,35 +156,39 @@ impl Scheduler {
         if failed {
             return Some(asked_at + wait.min(self.next_retry()));
         }
-        self.outage.read();
+        self.outage.record_read();
         self.retry = RETRY_FIRST;
         Some(asked_at + wait)
     }
 
     /// Records from time to time that this runner has the schedules. False if Redis failed.
-    async fn mark(&mut self, schedules: &Schedules, now_ms: u64, now: Instant) -> bool {
-        if now < self.mark_at {
+    async fn record_presence(&mut self, schedules: &Schedules, now_ms: u64, now: Instant) -> bool {
+        if now < self.record_at {
             return true;
         }
         let keys: Vec<_> = schedules.iter().map(key).collect();
         match self.queue.mark_schedules(&keys, now_ms).await {
             Ok(()) => {
-                self.mark_at = now + MARK_EVERY;
+                self.record_at = now + RECORD_EVERY;
                 true
             }
             Err(error) => {
-                self.outage.noticed(&error);
+                self.outage.record_error(&error);
                 false
             }
         }
     }
 
-    async fn attend_all<'s>(&self, schedules: &'s Schedules, now_ms: u64) -> Vec<Attended<'s>> {
-        let attend_one = |schedule: &'s Schedule| {
+    async fn handle_all<'s>(
+        &self,
+        schedules: &'s Schedules,
+        now_ms: u64,
+    ) -> Vec<HandledSchedule<'s>> {
+        let handle_one = |schedule: &'s Schedule| {
             let progress = self.progress.get(&key(schedule)).cloned().unwrap_or_default();
-            attend(&self.queue, &self.push_counters, schedule, progress, now_ms)
+            handle(&self.queue, &self.push_counters, schedule, progress, now_ms)
         };
-        let work: Vec<_> = schedules.iter().map(attend_one).collect();
+        let work: Vec<_> = schedules.iter().map(handle_one).collect();
         stream::iter(work).buffer_unordered(AT_ONCE).collect().await
     }
 
@@ -194,7 +199,7 @@ impl Scheduler {
 
     fn report_failure(&self, schedule: &Schedule, progress: &mut Progress, error: &QueueError) {
         if error.is_disconnected() {
-            self.outage.noticed(error);
+            self.outage.record_error(error);
         } else if !progress.refused {
             progress.refused = true;
             warn!(schedule = %schedule.name, topic = %schedule.topic, %error,
@@ -208,7 +213,7 @@ fn key(schedule: &Schedule) -> (TopicName, String) {
 }
 
 /// The result of handling a schedule.
-struct Attended<'s> {
+struct HandledSchedule<'s> {
     schedule: &'s Schedule,
     progress: Progress,
     /// How long until its next tick.
@@ -216,22 +221,22 @@ struct Attended<'s> {
 }
 
 /// Handles a schedule at `now_ms`.
-async fn attend<'s>(
+async fn handle<'s>(
     queue: &Queue,
     push_counters: &PushCounters,
     schedule: &'s Schedule,
     mut progress: Progress,
     now_ms: u64,
-) -> Attended<'s> {
-    if let Some(wait) = progress.rest(now_ms) {
-        return Attended { schedule, progress, result: Ok(wait) };
+) -> HandledSchedule<'s> {
+    if let Some(wait) = progress.time_until_next(now_ms) {
+        return HandledSchedule { schedule, progress, result: Ok(wait) };
     }
     let line = schedule.when.describe();
     for _ in 0..CALLS_PER_SCHEDULE {
         let Some(step) = next_step(schedule, &line, &progress, now_ms) else {
             progress.next = progress.until.and_then(|until| schedule.when.next_after(until));
-            let wait = progress.rest(now_ms).unwrap_or(LOOK_MAX);
-            return Attended { schedule, progress, result: Ok(wait) };
+            let wait = progress.time_until_next(now_ms).unwrap_or(LOOK_MAX);
+            return HandledSchedule { schedule, progress, result: Ok(wait) };
         };
         let times = match &step {
             Step::Start | Step::Restart => &[],
@@ -250,20 +255,22 @@ async fn attend<'s>(
                 log_step(schedule, &step, now_ms);
                 log_ticks(schedule, times, &words);
                 let stored = words.iter().filter(|word| word.is_stored()).count();
-                push_counters.pushed(Source::Schedule, stored);
+                push_counters.record(Source::Schedule, stored);
                 progress = Progress { until: Some(now_ms), line: line.clone(), ..progress };
             }
             Ok(Ticked::Taken { until, line }) => progress = Progress { until, line, ..progress },
-            Ok(Ticked::Early(wait)) => return Attended { schedule, progress, result: Ok(wait) },
-            Err(error) => return Attended { schedule, progress, result: Err(error) },
+            Ok(Ticked::Early(wait)) => {
+                return HandledSchedule { schedule, progress, result: Ok(wait) };
+            }
+            Err(error) => return HandledSchedule { schedule, progress, result: Err(error) },
         }
     }
-    Attended { schedule, progress, result: Ok(RETRY_FIRST) }
+    HandledSchedule { schedule, progress, result: Ok(RETRY_FIRST) }
 }
 
 impl Progress {
     /// How long until the next tick; `None` if something may be due now.
-    fn rest(&self, now_ms: u64) -> Option<Duration> {
+    fn time_until_next(&self, now_ms: u64) -> Option<Duration> {
         let next = self.next.filter(|next| *next > now_ms && !self.is_ahead(now_ms))?;
         Some(Duration::from_millis(next - now_ms))
     }
@@ -386,8 +393,8 @@ mod tests {
         let ahead = NOW + AHEAD_MAX_MS + 1;
         let progress =
             Progress { until: Some(ahead), next: Some(ahead + 60_000), ..Progress::default() };
-        assert_eq!(progress.rest(NOW), None);
-        assert_eq!(progress.rest(ahead), Some(Duration::from_secs(60)));
-        assert_eq!(progress.rest(ahead + 60_000), None);
+        assert_eq!(progress.time_until_next(NOW), None);
+        assert_eq!(progress.time_until_next(ahead), Some(Duration::from_secs(60)));
+        assert_eq!(progress.time_until_next(ahead + 60_000), None);
     }
 }

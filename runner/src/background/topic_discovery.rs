@@ -58,7 +58,7 @@ impl TopicDiscovery {
 
     /// Reports a shard that was seen. If it should be served and is not, its topic goes to the
     /// daemon. It is dropped while the channel is full, and found again later.
-    pub fn met(&self, shard: &Shard) {
+    pub fn record(&self, shard: &Shard) {
         if is_unserved(&self.known.load(), shard) {
             drop(self.found.try_send(shard.topic().clone()));
         }
@@ -89,7 +89,7 @@ impl TopicDiscovery {
                 continue;
             }
             if let Err(error) = self.scan_once(&queue, &mut scan, &sick_topics).await {
-                outage.noticed(&error);
+                outage.record_error(&error);
             }
         }
     }

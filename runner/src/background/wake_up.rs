@@ -1,9 +1,15 @@
 //! A wake-up: tells a worker that its topic has work, now or soon.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
+use duebox_job::Shard;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+/// The wake-up of each worker, sorted by the name of its shard.
+pub type WakeUps = Arc<ArcSwap<Vec<(Shard, Arc<WakeUp>)>>>;
 
 /// Wakes one sleeping worker. Of several wake-ups the earliest counts.
 #[derive(Default)]

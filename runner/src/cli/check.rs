@@ -188,7 +188,7 @@ fn add_canary(topics: &mut [TopicLine], name: &str, topic: &Topic, digest: Diges
 }
 
 fn module_problem(name: String, topic: &Topic, why: &ModuleError) -> CheckProblem {
-    let (message, hint) = (why.problem(), why.remedy().to_owned());
+    let (message, hint) = (why.problem(), why.remedy().into_owned());
     CheckProblem {
         file: file_of(topic).unwrap_or_default(),
         topic: Some(name),

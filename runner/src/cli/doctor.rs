@@ -249,7 +249,7 @@ mod tests {
         let sum = Totals { topics: 2, ..Totals::default() };
         assert_eq!(sum.describe(), "2 topics, no findings");
         let shard = TopicName::new("a").unwrap().shard(3);
-        let unexamined = vec![not_examined(&shard, Unexamined::Turns)];
+        let unexamined = vec![not_examined(&shard, Unexamined::Permits)];
         let sum = Totals { findings: 3, repaired: 1, unexamined, ..sum };
         let text = sum.describe();
         assert!(text.starts_with("not checked: a#3: more than 1000"), "{text}");

@@ -75,12 +75,12 @@ pub(super) fn push(common: &Common, args: PushArgs) -> Result<ExitCode, Failure>
         let queue = target::connect_to_topic(&manifest, &args.topic).await?;
         target::check_due(&queue, template.due).await?;
         let answers = queue.push(&args.topic, &[job], template.if_exists).await?;
-        answers.first().copied().ok_or_else(no_answer)
+        answers.first().copied().ok_or_else(no_reply)
     })?;
     print_result(&args.topic, &id, template.due, pushed, args.json)
 }
 
-pub(super) fn no_answer() -> Failure {
+pub(super) fn no_reply() -> Failure {
     Failure::failed("Redis returned no result for the push", "check the topic with: duebox stats")
 }
 

@@ -111,7 +111,7 @@ async fn run(
         }
         // A failure is shown on the screen; the next refresh retries.
         if let Err(failure) = perform(action, &mut model, queue, manifest).await {
-            model.failed(failure.message());
+            model.record_failure(failure.message());
         }
     }
 }

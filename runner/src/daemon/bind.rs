@@ -22,7 +22,7 @@ use crate::executor::Executor;
 use crate::manifest::Topic;
 use crate::observe::sick_topics::TopicLoop;
 use crate::observe::supervision::{TaskKind, TaskName};
-use crate::worker::{Command, TopicStats, Worker, WorkerParts};
+use crate::worker::{TopicStats, Worker, WorkerCommand, WorkerParts};
 
 /// The most topics that are served because they match a pattern.
 const BY_PATTERN_MAX: usize = 10_000;
@@ -48,7 +48,7 @@ impl Supervisor {
         match self.services.records.sick_topics.known_topics(&self.services.queue).await {
             Ok(listed) => self.bind_found(listed).await,
             // Topic discovery tries again.
-            Err(error) => self.services.outage.noticed(&error),
+            Err(error) => self.services.outage.record_error(&error),
         }
     }
 
@@ -107,7 +107,7 @@ impl Supervisor {
             // The other topics are bound meanwhile.
             Ok(None) => self.topics.are_sick = true,
             Err(error) => {
-                self.services.outage.noticed(&error);
+                self.services.outage.record_error(&error);
                 self.topics.are_unbound = true;
             }
         }
@@ -138,7 +138,7 @@ impl Supervisor {
             share: self.services.executor.share(concurrency),
             batch_limits: self.services.batch_limits.join(),
             binding: watch::Sender::new(Arc::new(bound)),
-            commands: watch::Sender::new(Command::Work),
+            commands: watch::Sender::new(WorkerCommand::Work),
             stats: TopicStats::default(),
             breaker: Arc::new(Breaker::new(Instant::now())),
             each: Vec::with_capacity(shards.len()),
@@ -180,7 +180,7 @@ impl Supervisor {
         let mut commands = siblings.commands.subscribe();
         let task = tokio::spawn(async move {
             // Without a worker there is nothing to drain: the leases expire.
-            let over = commands.wait_for(|command| matches!(command, Command::Drain(_)));
+            let over = commands.wait_for(|command| matches!(command, WorkerCommand::Drain(_)));
             drop(supervision.keep_until(name, start, over).await);
         });
         ShardWorker { wake_up, task }
@@ -194,7 +194,7 @@ impl Supervisor {
             match sick_topics.isolate(&name.first_shard(), TopicLoop::Bind, shards) {
                 Ok(Some(shards)) => shards.all().collect(),
                 Ok(None) => return,
-                Err(error) => return self.services.outage.noticed(&error),
+                Err(error) => return self.services.outage.record_error(&error),
             };
         let Some(mut served) = self.topics.served.remove(name) else { return };
         for shard in shards.into_iter().skip(served.shards.len()) {
@@ -224,7 +224,7 @@ impl Supervisor {
         let shards = configured_shards(queue, name, topic).await;
         let shards = sick_topics.isolate(&name.first_shard(), TopicLoop::Bind, shards)?;
         if shards.is_some() {
-            sick_topics.listed(queue.register(std::slice::from_ref(name)).await)?;
+            sick_topics.isolate_listing(queue.register(std::slice::from_ref(name)).await)?;
         }
         Ok(shards)
     }

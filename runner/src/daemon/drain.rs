@@ -22,7 +22,7 @@ impl Supervisor {
         let Owned { managed, mut server, export_task, events_task, mut background } = owned;
         let drain_timeout = manifest.runner.drain_timeout;
         let began = Instant::now();
-        services.records.health.enters(Phase::Draining);
+        services.records.health.enter(Phase::Draining);
         systemd::stopping(drain_timeout);
         let until = began + drain_timeout;
         info!("draining: jobs that have not started are released, running jobs may finish");
@@ -38,7 +38,7 @@ impl Supervisor {
             }
         };
         tokio::join!(close, end);
-        let is_outage = services.outage.lasts();
+        let is_outage = services.outage.is_ongoing();
         let records = &services.records;
         let close = async {
             tokio::join!(records.traces.stop(export_task), records.events.stop(events_task));

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Supervisor, systemd};
-use crate::background::{limits, maintenance, poller, recovery, scheduler};
+use crate::background::{limits, maintenance, poller, recovery, scheduler, wake_up_listener};
 use crate::observe::supervision::{Supervision, TaskKind};
 use crate::report::status;
 
@@ -60,7 +60,7 @@ impl Supervisor {
             TaskKind::WakeUps,
             handles,
             |((queue, outage), wake_ups, hub, discovery, orders)| {
-                poller::listen(queue, wake_ups, hub, discovery, orders, outage)
+                wake_up_listener::listen(queue, wake_ups, hub, discovery, orders, outage)
             },
         );
         let handles = (base.clone(), Arc::clone(&published.retentions), Arc::clone(&sick));

@@ -33,7 +33,7 @@ impl Supervisor {
 
     fn refuse_manifest(&mut self, error: &ManifestError) {
         warn!("the manifest is refused; the one in service stays\n{error}");
-        self.services.records.health.manifest_refused(&error.to_string());
+        self.services.records.health.record_refused_manifest(&error.to_string());
         self.published.refused.send_modify(|known| {
             *known = Some(ManifestRefusal::of(error, known.as_ref()));
         });
@@ -54,7 +54,7 @@ impl Supervisor {
         self.published.refused.send_replace(None);
         self.published.publish_schedules(&manifest);
         info!(topics = entries(&manifest).count(), "the manifest is reloaded");
-        records.health.manifest_applied();
+        records.health.record_applied_manifest();
         self.topics.pattern_limit_logged = false;
         self.manifest = Arc::new(manifest);
     }

@@ -21,7 +21,7 @@ use crate::observe::log::attempt_log::millis;
 use crate::observe::module_stats::Sums;
 use crate::report::status::Serving;
 use crate::worker::batch_limits::TopicBatchLimits;
-use crate::worker::{Command, TopicStats};
+use crate::worker::{TopicStats, WorkerCommand};
 
 /// All topics that are served.
 #[derive(Default)]
@@ -53,7 +53,7 @@ pub(super) struct Workers {
     /// The size limits of its turns.
     pub(super) batch_limits: TopicBatchLimits,
     pub(super) binding: watch::Sender<Arc<Binding>>,
-    pub(super) commands: watch::Sender<Command>,
+    pub(super) commands: watch::Sender<WorkerCommand>,
     pub(super) stats: TopicStats,
     pub(super) breaker: Arc<Breaker>,
     pub(super) each: Vec<ShardWorker>,
@@ -210,7 +210,7 @@ pub(super) fn log_canary(
 impl Leaving {
     /// Limits the time of jobs in flight.
     pub(super) fn hurry(&self, until: Instant) {
-        self.workers.commands.send_replace(Command::Drain(until));
+        self.workers.commands.send_replace(WorkerCommand::Drain(until));
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -32,7 +32,7 @@ impl Supervisor {
             redis::stop(self.owned.managed.take()).await;
             return Err(error);
         }
-        self.services.records.health.enters(Phase::Serving);
+        self.services.records.health.enter(Phase::Serving);
         systemd::ready();
         info!(topics = self.topics.served.len(), runner = %self.services.runner_id, "ready");
         Ok(())

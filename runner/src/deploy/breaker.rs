@@ -45,7 +45,7 @@ pub enum BreakerState {
 
 /// What became of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probed {
+pub enum ProbeResult {
     /// It did not fail: the breaker is closed.
     Closed,
     /// It failed, and was the last of a round of so many; so many follow after the wait.
@@ -64,7 +64,7 @@ pub enum Probed {
 /// Whether an attempt counts as a failure of the module; `None` for a host fault. Drops do not count, nor
 /// what the rule leaves out. A failure with a `retry_after` does not count either: the handler chose the
 /// delay, so it works.
-pub fn counts(rule: &BreakerRule, outcome: &Outcome) -> Option<bool> {
+pub fn is_module_failure(rule: &BreakerRule, outcome: &Outcome) -> Option<bool> {
     match outcome {
         Outcome::HostFault(_) => None,
         Outcome::Failed(failure) => {
@@ -79,8 +79,8 @@ pub fn counts(rule: &BreakerRule, outcome: &Outcome) -> Option<bool> {
 pub struct BreakerTracker {
     state: BreakerState,
     /// Jobs in the current round of probes, and how many of them are still to run.
-    round: u32,
-    left: u32,
+    round_size: u32,
+    probes_left: u32,
     /// Attempts that started before this moment are not counted.
     counts_from: Instant,
 }
@@ -89,7 +89,7 @@ pub struct BreakerTracker {
 pub struct Breaker {
     tracker: watch::Sender<BreakerTracker>,
     /// Failures in a row. It changes only while the tracker is locked; a success reads it without the lock.
-    row: AtomicU32,
+    failures_in_row: AtomicU32,
 }
 
 /// Reports changes of a breaker.
@@ -98,7 +98,10 @@ pub type Changes = watch::Receiver<BreakerTracker>;
 impl Breaker {
     /// Creates a closed breaker.
     pub fn new(now: Instant) -> Self {
-        Self { tracker: watch::Sender::new(BreakerTracker::closed(now)), row: AtomicU32::new(0) }
+        Self {
+            tracker: watch::Sender::new(BreakerTracker::closed(now)),
+            failures_in_row: AtomicU32::new(0),
+        }
     }
 
     /// The current state.
@@ -108,7 +111,8 @@ impl Breaker {
 
     /// True if no job may start that waits for a thread.
     pub fn holds_back(&self) -> bool {
-        self.row.load(Ordering::Relaxed) > 0 && matches!(self.state(), BreakerState::Open { .. })
+        self.failures_in_row.load(Ordering::Relaxed) > 0
+            && matches!(self.state(), BreakerState::Open { .. })
     }
 
     /// Subscribes to changes from now on.
@@ -117,18 +121,19 @@ impl Breaker {
     }
 
     /// Counts an attempt that has ended; true if it opened the breaker. What probes do changes nothing
-    /// here: their result is reported to [`probed`](Self::probed).
-    pub fn ended(&self, rule: &BreakerRule, failed: bool, started_at: Instant) -> bool {
-        if rule.failures == 0 || (!failed && self.row.load(Ordering::Relaxed) == 0) {
+    /// here: their result is reported to [`record_probe`](Self::record_probe).
+    pub fn record_outcome(&self, rule: &BreakerRule, failed: bool, started_at: Instant) -> bool {
+        if rule.failures == 0 || (!failed && self.failures_in_row.load(Ordering::Relaxed) == 0) {
             return false;
         }
         self.tracker.send_if_modified(|tracker| {
             if tracker.state != BreakerState::Closed || started_at < tracker.counts_from {
                 return false;
             }
-            let row = if failed { self.row.load(Ordering::Relaxed) + 1 } else { 0 };
-            self.row.store(row, Ordering::Relaxed);
-            let opens = row >= rule.failures;
+            let failures_in_row =
+                if failed { self.failures_in_row.load(Ordering::Relaxed) + 1 } else { 0 };
+            self.failures_in_row.store(failures_in_row, Ordering::Relaxed);
+            let opens = failures_in_row >= rule.failures;
             if opens {
                 let since = monotonic::now();
                 tracker.state = BreakerState::Open { since, probe_at: since + rule.probe };
@@ -138,7 +143,7 @@ impl Breaker {
     }
 
     /// Claims the probe; true for the one caller that may lease it.
-    pub fn claim(&self, now: Instant) -> bool {
+    pub fn claim_probe(&self, now: Instant) -> bool {
         self.tracker.send_if_modified(|tracker| match tracker.state {
             BreakerState::Open { since, probe_at } if probe_at <= now => {
                 tracker.state = BreakerState::Probing { since };
@@ -149,31 +154,31 @@ impl Breaker {
     }
 
     /// Returns a claimed probe without a result; another may be leased at once.
-    pub fn unclaim(&self, now: Instant) {
+    pub fn return_probe(&self, now: Instant) {
         self.tracker.send_if_modified(|tracker| tracker.end_probe(now));
     }
 
     /// Reports the result of the probe. After a failed round the next one waits `rule.probe`.
-    pub fn probed(&self, rule: &BreakerRule, failed: bool, now: Instant) -> Probed {
-        let mut result = Probed::Ignored;
+    pub fn record_probe(&self, rule: &BreakerRule, failed: bool, now: Instant) -> ProbeResult {
+        let mut result = ProbeResult::Ignored;
         self.tracker.send_if_modified(|tracker| {
             if !matches!(tracker.state, BreakerState::Probing { .. }) {
                 return false;
             }
             if !failed {
-                result = Probed::Closed;
+                result = ProbeResult::Closed;
                 self.close(tracker, now);
                 return true;
             }
-            tracker.left -= 1;
-            if tracker.left > 0 {
-                result = Probed::NextOfRound;
+            tracker.probes_left -= 1;
+            if tracker.probes_left > 0 {
+                result = ProbeResult::NextOfRound;
                 return tracker.end_probe(now);
             }
-            let jobs = tracker.round;
+            let jobs = tracker.round_size;
             let next = (jobs * 2).clamp(1, rule.failures.max(1));
-            (tracker.round, tracker.left) = (next, next);
-            result = Probed::RoundFailed { jobs, next };
+            (tracker.round_size, tracker.probes_left) = (next, next);
+            result = ProbeResult::RoundFailed { jobs, next };
             tracker.end_probe(now + rule.probe)
         });
         result
@@ -189,14 +194,14 @@ impl Breaker {
     }
 
     fn close(&self, tracker: &mut BreakerTracker, now: Instant) {
-        self.row.store(0, Ordering::Relaxed);
+        self.failures_in_row.store(0, Ordering::Relaxed);
         *tracker = BreakerTracker::closed(now);
     }
 }
 
 impl BreakerTracker {
     fn closed(now: Instant) -> Self {
-        Self { state: BreakerState::Closed, round: 1, left: 1, counts_from: now }
+        Self { state: BreakerState::Closed, round_size: 1, probes_left: 1, counts_from: now }
     }
 
     /// Returns from probing to open; false if no probe is claimed.
@@ -224,7 +229,7 @@ mod tests {
 
     /// Reports attempts that failed (`f`) or not; true if one of them opened the breaker.
     fn ended(breaker: &Breaker, started_at: Instant, outcomes: &str) -> bool {
-        outcomes.chars().any(|c| breaker.ended(&rule(), c == 'f', started_at))
+        outcomes.chars().any(|c| breaker.record_outcome(&rule(), c == 'f', started_at))
     }
 
     fn opened(now: Instant) -> Breaker {
@@ -244,7 +249,7 @@ mod tests {
         let breaker = Breaker::new(now);
         assert!(!ended(&breaker, now, "ffaff") && !breaker.holds_back());
         assert_eq!(breaker.state(), BreakerState::Closed);
-        assert!(!breaker.claim(now));
+        assert!(!breaker.claim_probe(now));
         assert!(ended(&breaker, now, "f") && breaker.holds_back());
         assert!(probe_at(&breaker) >= now + 10 * SECOND);
         assert!(!ended(&breaker, now, "afff"), "it is already open");
@@ -255,7 +260,7 @@ mod tests {
         let failed = |class, retry_after| {
             Outcome::Failed(Failure { class, reason: String::new(), retry_after })
         };
-        let of = |rule: &BreakerRule, class| counts(rule, &failed(class, None));
+        let of = |rule: &BreakerRule, class| is_module_failure(rule, &failed(class, None));
         for class in FailureClass::ALL {
             let of_module = CountedClasses::ALLOWED.contains(&class) && class != FailureClass::Nack;
             assert_eq!(of(&rule(), class), Some(of_module), "{class}");
@@ -264,9 +269,9 @@ mod tests {
         assert_eq!(of(&nacks, FailureClass::Nack), Some(true));
         assert_eq!(of(&nacks, FailureClass::Trap), Some(false));
         let waits = failed(FailureClass::Nack, Some(SECOND));
-        assert_eq!(counts(&nacks, &waits), Some(false), "it chose its delay");
-        assert_eq!(counts(&nacks, &Outcome::Acked), Some(false));
-        assert_eq!(counts(&nacks, &Outcome::HostFault(String::new())), None);
+        assert_eq!(is_module_failure(&nacks, &waits), Some(false), "it chose its delay");
+        assert_eq!(is_module_failure(&nacks, &Outcome::Acked), Some(false));
+        assert_eq!(is_module_failure(&nacks, &Outcome::HostFault(String::new())), None);
     }
 
     #[test]
@@ -274,7 +279,7 @@ mod tests {
         let now = Instant::now();
         let breaker = Breaker::new(now);
         let off = BreakerRule { failures: 0, ..rule() };
-        assert!((0..10_000).all(|_| !breaker.ended(&off, true, now)));
+        assert!((0..10_000).all(|_| !breaker.record_outcome(&off, true, now)));
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
@@ -283,16 +288,16 @@ mod tests {
         let start = Instant::now();
         let breaker = opened(start);
         let at = probe_at(&breaker);
-        assert!(!breaker.claim(at - SECOND));
-        assert!(breaker.claim(at) && !breaker.claim(at));
+        assert!(!breaker.claim_probe(at - SECOND));
+        assert!(breaker.claim_probe(at) && !breaker.claim_probe(at));
         assert!(matches!(breaker.state(), BreakerState::Probing { .. }));
-        breaker.unclaim(at);
-        assert!(breaker.claim(at), "a probe without a result can be claimed again");
-        let first = breaker.probed(&rule(), true, at);
-        assert_eq!(first, Probed::RoundFailed { jobs: 1, next: 2 });
+        breaker.return_probe(at);
+        assert!(breaker.claim_probe(at), "a probe without a result can be claimed again");
+        let first = breaker.record_probe(&rule(), true, at);
+        assert_eq!(first, ProbeResult::RoundFailed { jobs: 1, next: 2 });
         let at = at + 10 * SECOND;
-        assert!(!breaker.claim(at - SECOND) && breaker.claim(at));
-        assert_eq!(breaker.probed(&rule(), false, at), Probed::Closed);
+        assert!(!breaker.claim_probe(at - SECOND) && breaker.claim_probe(at));
+        assert_eq!(breaker.record_probe(&rule(), false, at), ProbeResult::Closed);
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
@@ -302,20 +307,24 @@ mod tests {
         for (jobs, next) in [(1, 2), (2, 3), (3, 3)] {
             let at = probe_at(&breaker);
             for number in 1..=jobs {
-                assert!(breaker.claim(at), "no wait within a round");
-                let result = breaker.probed(&rule(), true, at);
-                let last = Probed::RoundFailed { jobs, next };
-                assert_eq!(result, if number < jobs { Probed::NextOfRound } else { last });
+                assert!(breaker.claim_probe(at), "no wait within a round");
+                let result = breaker.record_probe(&rule(), true, at);
+                let last = ProbeResult::RoundFailed { jobs, next };
+                assert_eq!(result, if number < jobs { ProbeResult::NextOfRound } else { last });
             }
             assert_eq!(probe_at(&breaker), at + 10 * SECOND);
         }
         let at = probe_at(&breaker);
-        assert!(breaker.claim(at));
-        assert_eq!(breaker.probed(&rule(), false, at), Probed::Closed);
+        assert!(breaker.claim_probe(at));
+        assert_eq!(breaker.record_probe(&rule(), false, at), ProbeResult::Closed);
         assert!(ended(&breaker, at, "fff"));
-        assert!(breaker.claim(probe_at(&breaker)));
-        let first = breaker.probed(&rule(), true, at);
-        assert_eq!(first, Probed::RoundFailed { jobs: 1, next: 2 }, "it starts with one again");
+        assert!(breaker.claim_probe(probe_at(&breaker)));
+        let first = breaker.record_probe(&rule(), true, at);
+        assert_eq!(
+            first,
+            ProbeResult::RoundFailed { jobs: 1, next: 2 },
+            "it starts with one again"
+        );
     }
 
     #[test]
@@ -333,9 +342,9 @@ mod tests {
     fn a_probe_that_ends_after_a_reset_changes_nothing() {
         let breaker = opened(Instant::now());
         let at = probe_at(&breaker);
-        assert!(breaker.claim(at) && breaker.reset(at));
-        assert_eq!(breaker.probed(&rule(), true, at), Probed::Ignored);
-        breaker.unclaim(at);
+        assert!(breaker.claim_probe(at) && breaker.reset(at));
+        assert_eq!(breaker.record_probe(&rule(), true, at), ProbeResult::Ignored);
+        breaker.return_probe(at);
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
@@ -345,7 +354,7 @@ mod tests {
         let breaker = Breaker::new(now);
         let changes = breaker.changes();
         ended(&breaker, now, "ff");
-        breaker.unclaim(now);
+        breaker.return_probe(now);
         assert!(!changes.has_changed().unwrap());
         ended(&breaker, now, "f");
         assert!(changes.has_changed().unwrap());

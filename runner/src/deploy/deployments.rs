@@ -22,7 +22,7 @@ use crate::observe::module_stats::ModuleStats;
 /// The deployments, and the history of each entry.
 #[derive(Default)]
 pub(crate) struct Deployments {
-    by_place: BTreeMap<ModuleSlot, Deployment>,
+    by_slot: BTreeMap<ModuleSlot, Deployment>,
     histories: BTreeMap<EntryName, History>,
 }
 
@@ -53,16 +53,16 @@ impl Evidence {
 
 impl Deployments {
     /// The deployment of a handler or canary; `None` as long as there is no valid module.
-    pub(crate) fn at(&self, place: &ModuleSlot) -> Option<&Deployment> {
-        self.by_place.get(place)
+    pub(crate) fn at(&self, slot: &ModuleSlot) -> Option<&Deployment> {
+        self.by_slot.get(slot)
     }
 
-    pub(super) fn at_mut(&mut self, place: &ModuleSlot) -> Option<&mut Deployment> {
-        self.by_place.get_mut(place)
+    pub(super) fn at_mut(&mut self, slot: &ModuleSlot) -> Option<&mut Deployment> {
+        self.by_slot.get_mut(slot)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Deployment> {
-        self.by_place.values()
+        self.by_slot.values()
     }
 
     /// What serves the topics of an entry with these settings; `None` while there is no valid module.
@@ -70,9 +70,9 @@ impl Deployments {
         if settings.handler.is_none() {
             return Some(Service { topic: settings.clone(), handlers: None });
         }
-        let place = ModuleSlot::handler(entry);
-        let module = &self.at(&place)?.module;
-        let canary = self.canary(place.entry, settings);
+        let slot = ModuleSlot::handler(entry);
+        let module = &self.at(&slot)?.module;
+        let canary = self.canary(slot.entry, settings);
         let handlers = Some(Handlers { main: module.handler.clone(), canary });
         Some(Service { topic: module.settings(settings), handlers })
     }
@@ -101,29 +101,29 @@ impl Deployments {
         manifest: &Manifest,
         evidence: impl Fn(&EntryName) -> Evidence,
     ) {
-        for Loaded { place, module } in loaded {
+        for Loaded { slot, module } in loaded {
             match module {
                 Ok(module) => {
-                    let began_with = evidence(&place.entry).tally(module.handler.digest());
-                    let rule = rollback_rule(manifest, &place.entry);
-                    self.accept(place, module, rule, began_with);
+                    let began_with = evidence(&slot.entry).tally(module.handler.digest());
+                    let rule = rollback_rule(manifest, &slot.entry);
+                    self.accept(slot, module, rule, began_with);
                 }
-                Err(error) => self.refuse(&place, &error),
+                Err(error) => self.refuse(&slot, &error),
             }
         }
     }
 
     fn accept(
         &mut self,
-        place: ModuleSlot,
+        slot: ModuleSlot,
         module: Module,
         rule: Rollback,
         began_with: AttemptCounts,
     ) {
         let digest = module.handler.digest();
-        let history = self.history(&place.entry);
-        let is_new = match self.by_place.entry(place.clone()) {
-            Entry::Occupied(mut at) if place.role == Role::Handler => {
+        let history = self.history(&slot.entry);
+        let is_new = match self.by_slot.entry(slot.clone()) {
+            Entry::Occupied(mut at) if slot.role == Role::Handler => {
                 at.get_mut().replace(module, rule.window, began_with)
             }
             // A canary falls back to the handler, not to the previous canary.
@@ -134,40 +134,35 @@ impl Deployments {
             }
         };
         if is_new {
-            history.note(place.role, ModuleChange::Served, Some(&digest), "");
+            history.note(slot.role, ModuleChange::Served, Some(&digest), "");
         } else {
-            history.note_recovered(place.role, &digest);
+            history.note_recovered(slot.role, &digest);
         }
     }
 
-    fn refuse(&mut self, place: &ModuleSlot, error: &ModuleError) {
-        let then = match (self.by_place.contains_key(place), place.role) {
+    fn refuse(&mut self, slot: &ModuleSlot, error: &ModuleError) {
+        let then = match (self.by_slot.contains_key(slot), slot.role) {
             (true, _) => "the module in service stays",
             (false, Role::Handler) => "the topic waits for a valid module",
             (false, Role::Canary) => "the handler runs all jobs until the canary is valid",
         };
-        warn!(topic = %place.entry, role = place.role.word(), "{error}; {then}");
+        warn!(topic = %slot.entry, role = slot.role.word(), "{error}; {then}");
         let (digest, reason) = (error.digest(), error.to_string());
-        self.history(&place.entry).note(
-            place.role,
-            ModuleChange::Refused,
-            digest.as_ref(),
-            &reason,
-        );
+        self.history(&slot.entry).note(slot.role, ModuleChange::Refused, digest.as_ref(), &reason);
     }
 
     /// Applies a new manifest: removes deployments that it does not contain, and updates the secrets of the
     /// others.
     pub(crate) fn follow_manifest(&mut self, before: &Manifest, after: &Manifest) {
-        let wanted = modules::wanted(after);
-        let places: BTreeSet<&ModuleSlot> = wanted.iter().map(|wanted| &wanted.place).collect();
-        self.note_changes(before, &wanted, &places);
-        self.by_place.retain(|place, _| places.contains(place));
-        self.histories.retain(|entry, _| places.iter().any(|place| place.entry == *entry));
+        let wanted = modules::requests(after);
+        let slots: BTreeSet<&ModuleSlot> = wanted.iter().map(|wanted| &wanted.slot).collect();
+        self.note_changes(before, &wanted, &slots);
+        self.by_slot.retain(|slot, _| slots.contains(slot));
+        self.histories.retain(|entry, _| slots.iter().any(|slot| slot.entry == *entry));
         for wanted in &wanted {
-            let deployment = self.by_place.get_mut(&wanted.place);
+            let deployment = self.by_slot.get_mut(&wanted.slot);
             if deployment.is_some_and(|deployment| deployment.give_secrets(&wanted.topic)) {
-                info!(topic = %wanted.place.entry, "its secrets have changed: new jobs read the new values");
+                info!(topic = %wanted.slot.entry, "its secrets have changed: new jobs read the new values");
             }
         }
     }
@@ -178,21 +173,21 @@ impl Deployments {
         &mut self,
         before: &Manifest,
         after: &[ModuleRequest],
-        places: &BTreeSet<&ModuleSlot>,
+        slots: &BTreeSet<&ModuleSlot>,
     ) {
         let mut recipes = BTreeMap::new();
-        for ModuleRequest { place, recipe, .. } in modules::wanted(before) {
-            if place.role == Role::Canary && !places.contains(&place) {
-                self.history(&place.entry).note(Role::Canary, ModuleChange::Left, None, "");
+        for ModuleRequest { slot, recipe, .. } in modules::requests(before) {
+            if slot.role == Role::Canary && !slots.contains(&slot) {
+                self.history(&slot.entry).note(Role::Canary, ModuleChange::Left, None, "");
             }
-            recipes.insert(place, recipe);
+            recipes.insert(slot, recipe);
         }
-        for ModuleRequest { place, recipe, .. } in after {
-            let Some(deployment) = self.by_place.get(place) else { continue };
-            let is_new = recipes.get(place) != Some(recipe);
+        for ModuleRequest { slot, recipe, .. } in after {
+            let Some(deployment) = self.by_slot.get(slot) else { continue };
+            let is_new = recipes.get(slot) != Some(recipe);
             if is_new && deployment.withdrawn().is_none() && deployment.fits(recipe) {
                 let digest = deployment.digest();
-                self.history(&place.entry).note_recovered(place.role, &digest);
+                self.history(&slot.entry).note_recovered(slot.role, &digest);
             }
         }
     }

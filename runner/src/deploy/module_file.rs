@@ -1,6 +1,7 @@
 //! The file of a handler, a module or a source: it is read up to its size limit, loaded into the sandbox, and tested with
 //! the topic's smoke cases.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Display};
 use std::io;
@@ -102,21 +103,18 @@ impl ModuleError {
         }
     }
 
-    /// What to do about it. The error of a refused module states its own remedy too.
-    pub fn remedy(&self) -> &'static str {
-        match self {
+    /// What to do about it.
+    pub fn remedy(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::None(_) => "add `handler` to run its jobs here",
             Self::Unreadable { .. } => "build it, or correct `handler`",
             Self::Pin { .. } => {
                 "restore the file, or set `sha256` to the new digest if it should run"
             }
             Self::Source { .. } => "docs/guide/languages.md lists what a source handler can do",
-            Self::Refused { error, .. } if matches!(**error, LoadError::Program { .. }) => {
-                "docs/guide/languages.md lists what a source handler can do"
-            }
-            Self::Refused { .. } => "docs/reference/abi.md says what a handler must have",
+            Self::Refused { error, .. } => return error.remedy(),
             Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong",
-        }
+        })
     }
 
     /// The digest of the file, if it could be read.
@@ -131,10 +129,7 @@ impl ModuleError {
 
 impl fmt::Display for ModuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { .. } => f.write_str(&self.problem()),
-            _ => write!(f, "{}; {}", self.problem(), self.remedy()),
-        }
+        write!(f, "{}; {}", self.problem(), self.remedy())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::manifest::{Manifest, SmokeCase, Topic};
 /// The files that the daemon depends on, each as it was when it was last applied.
 pub(crate) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
 
-/// The place of a module: the handler or the canary of an entry.
+/// What a module is for: the handler or the canary of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModuleSlot {
     pub(crate) entry: EntryName,
@@ -52,14 +52,14 @@ pub(crate) struct Recipe {
 
 /// A module to compile.
 pub(crate) struct ModuleRequest {
-    pub(crate) place: ModuleSlot,
+    pub(crate) slot: ModuleSlot,
     pub(crate) recipe: Recipe,
     pub(crate) topic: Topic,
 }
 
 /// The result of loading a module.
 pub(crate) struct Loaded {
-    pub(crate) place: ModuleSlot,
+    pub(crate) slot: ModuleSlot,
     pub(crate) module: Result<Module, ModuleError>,
 }
 
@@ -114,19 +114,19 @@ impl Module {
 }
 
 impl ModuleRequest {
-    fn of(place: ModuleSlot, topic: Topic) -> Option<Self> {
-        Some(Self { place, recipe: Recipe::of(&topic)?, topic })
+    fn of(slot: ModuleSlot, topic: Topic) -> Option<Self> {
+        Some(Self { slot, recipe: Recipe::of(&topic)?, topic })
     }
 
     fn load(self, sandbox: &Sandbox) -> Loaded {
-        let Self { place, recipe, topic } = self;
-        let module = module_file::load(sandbox, &place.entry, &topic);
-        Loaded { place, module: module.map(|handler| Module { handler, recipe }) }
+        let Self { slot, recipe, topic } = self;
+        let module = module_file::load(sandbox, &slot.entry, &topic);
+        Loaded { slot, module: module.map(|handler| Module { handler, recipe }) }
     }
 }
 
 /// The modules that a manifest asks for.
-pub(crate) fn wanted(manifest: &Manifest) -> Vec<ModuleRequest> {
+pub(crate) fn requests(manifest: &Manifest) -> Vec<ModuleRequest> {
     let mut all = Vec::new();
     for (entry, topic) in entries(manifest) {
         all.extend(ModuleRequest::of(ModuleSlot::handler(entry.clone()), topic.clone()));
@@ -156,11 +156,11 @@ pub(crate) async fn load_all(
     sandbox: &Arc<Sandbox>,
     manifest: &Manifest,
 ) -> anyhow::Result<Vec<Loaded>> {
-    let wanted = wanted(manifest);
+    let wanted = requests(manifest);
     let count = wanted.len();
     let loaded = load(sandbox, wanted).await;
     anyhow::ensure!(loaded.len() == count, "the modules could not be loaded; see the log");
-    let handlers = loaded.iter().filter(|loaded| loaded.place.role == Role::Handler);
+    let handlers = loaded.iter().filter(|loaded| loaded.slot.role == Role::Handler);
     let refused = handlers.filter_map(|loaded| loaded.module.as_ref().err());
     let refused: Vec<String> = refused.map(ModuleError::to_string).collect();
     if refused.is_empty() { Ok(loaded) } else { Err(BadModules(refused).into()) }
@@ -173,7 +173,7 @@ pub struct BadModules(Vec<String>);
 
 /// The current fingerprints of all files that the daemon depends on.
 pub(crate) fn fingerprints(manifest: &Manifest) -> Files {
-    let modules = wanted(manifest).into_iter().map(|wanted| wanted.recipe.file);
+    let modules = requests(manifest).into_iter().map(|wanted| wanted.recipe.file);
     let files = std::iter::once(manifest.path.clone()).chain(modules);
     let files = files.chain(secret_files(manifest));
     files.map(|file| (file.clone(), module_file::fingerprint(&file))).collect()

@@ -24,8 +24,8 @@ pub(crate) struct Reloader {
     awaited: Vec<PathBuf>,
 }
 
-/// What is known of the files after a look at them.
-pub(crate) struct Look {
+/// The files as they are now, and the manifest if it has changed.
+pub(crate) struct FilesNow {
     manifest: Option<Result<Manifest, ManifestError>>,
     seen: Files,
 }
@@ -55,11 +55,11 @@ impl Reloader {
 
     /// Looks at the files, and reads the manifest if it has changed. It runs on a blocking thread, because a
     /// file system may not respond.
-    pub(crate) fn look(&self, current: &Arc<Manifest>) -> impl Future<Output = Look> + use<> {
+    pub(crate) fn look(&self, current: &Arc<Manifest>) -> impl Future<Output = FilesNow> + use<> {
         let (reloader, current) = (self.clone(), Arc::clone(current));
-        let unchanged = Look { manifest: None, seen: self.seen.clone() };
+        let unchanged = FilesNow { manifest: None, seen: self.seen.clone() };
         async move {
-            let look = tokio::task::spawn_blocking(move || reloader.look_now(&current));
+            let look = tokio::task::spawn_blocking(move || reloader.read_now(&current));
             look.await.unwrap_or_else(|error| {
                 warn!(%error, "looking at the files failed; nothing is reloaded");
                 unchanged
@@ -70,13 +70,13 @@ impl Reloader {
     /// Compiles the modules that have changed.
     pub(crate) fn load(
         &self,
-        look: Look,
+        look: FilesNow,
         sandbox: &Arc<Sandbox>,
         current: &Manifest,
         deployments: &Deployments,
     ) -> impl Future<Output = Changes> + use<> {
         let wanted = self.changed_modules(&look, current, deployments);
-        let (Look { manifest, seen }, sandbox) = (look, Arc::clone(sandbox));
+        let (FilesNow { manifest, seen }, sandbox) = (look, Arc::clone(sandbox));
         async move { Changes { manifest, modules: modules::load(&sandbox, wanted).await, seen } }
     }
 
@@ -100,7 +100,7 @@ impl Reloader {
         true
     }
 
-    fn look_now(&self, current: &Manifest) -> Look {
+    fn read_now(&self, current: &Manifest) -> FilesNow {
         let mut seen = modules::fingerprints(current);
         seen.extend(self.awaited.iter().map(|file| (file.clone(), fingerprint(file))));
         let manifest = self.read_manifest(current, &seen);
@@ -112,38 +112,38 @@ impl Reloader {
         for (file, now) in modules::fingerprints(next) {
             seen.entry(file).or_insert(now);
         }
-        Look { manifest, seen }
+        FilesNow { manifest, seen }
     }
 
     /// The modules whose file or recipe has changed.
     fn changed_modules(
         &self,
-        look: &Look,
+        look: &FilesNow,
         current: &Manifest,
         deployments: &Deployments,
     ) -> Vec<ModuleRequest> {
-        let Look { manifest, seen } = look;
+        let FilesNow { manifest, seen } = look;
         let next = match manifest {
             Some(Ok(manifest)) => manifest,
             _ => current,
         };
-        let before: BTreeMap<ModuleSlot, Recipe> = modules::wanted(current)
+        let before: BTreeMap<ModuleSlot, Recipe> = modules::requests(current)
             .into_iter()
-            .map(|wanted| (wanted.place, wanted.recipe))
+            .map(|wanted| (wanted.slot, wanted.recipe))
             .collect();
         // A module refused under this manifest is tried again when its file changes, not at every look.
         let manifest_is_new = matches!(manifest, Some(Ok(_)));
         let is_wanted = |wanted: &ModuleRequest| {
-            let serves_otherwise = match deployments.at(&wanted.place) {
+            let serves_otherwise = match deployments.at(&wanted.slot) {
                 // It was refused before; only another recipe is worth a try.
-                None => before.get(&wanted.place) != Some(&wanted.recipe),
+                None => before.get(&wanted.slot) != Some(&wanted.recipe),
                 Some(deployment) => !deployment.fits(&wanted.recipe),
             };
             let file = &wanted.recipe.file;
             let file_is_new = self.is_new(file, seen) || language::has_changed(file);
             file_is_new || (manifest_is_new && serves_otherwise)
         };
-        modules::wanted(next).into_iter().filter(is_wanted).collect()
+        modules::requests(next).into_iter().filter(is_wanted).collect()
     }
 
     /// Reads the manifest again if it, or a file that is read with it, has changed.

@@ -37,19 +37,19 @@ impl Deployments {
     ) -> bool {
         let mut gone = Vec::new();
         for (entry, topic) in entries(manifest) {
-            let place = ModuleSlot::handler(entry);
-            let Some(deployment) = self.at_mut(&place) else { continue };
+            let slot = ModuleSlot::handler(entry);
+            let Some(deployment) = self.at_mut(&slot) else { continue };
             if !deployment.is_on_trial() {
                 continue;
             }
-            let evidence = evidence(&place.entry);
+            let evidence = evidence(&slot.entry);
             let tally = |digest| evidence.tally(digest);
             let verdict = deployment.judge(&topic.rollback, evidence.is_held_back, tally);
             let Some(verdict) = verdict else { continue };
             if !verdict.is_withdrawn {
-                log_passed(&place.entry, &verdict);
+                log_passed(&slot.entry, &verdict);
             } else if deployment.roll_back().is_some() {
-                gone.push((place.entry, verdict));
+                gone.push((slot.entry, verdict));
             }
         }
         for (entry, verdict) in &gone {
@@ -68,8 +68,8 @@ impl Deployments {
 
     /// Rolls back the handler of an entry.
     pub(crate) fn roll_back(&mut self, entry: EntryName) -> RollbackResult {
-        let place = ModuleSlot::handler(entry);
-        let Some(deployment) = self.at_mut(&place) else { return RollbackResult::NoModule };
+        let slot = ModuleSlot::handler(entry);
+        let Some(deployment) = self.at_mut(&slot) else { return RollbackResult::NoModule };
         let gone = deployment.roll_back();
         let serves = deployment.digest();
         let Some(gone) = gone else {
@@ -78,10 +78,10 @@ impl Deployments {
                 None => RollbackResult::NoPrevious { serves },
             };
         };
-        warn!(topic = %place.entry, digest = %serves.short(), withdrawn = %gone.short(),
+        warn!(topic = %slot.entry, digest = %serves.short(), withdrawn = %gone.short(),
             "rolled back by hand: the previous module serves again; the other is not deployed until its file \
              or its entry in the manifest changes");
-        self.history(&place.entry).note(
+        self.history(&slot.entry).note(
             Role::Handler,
             ModuleChange::RolledBackByHand,
             Some(&gone),

@@ -109,7 +109,7 @@ impl PermitQueue {
                     return Permit(Some(Arc::clone(self)));
                 }
                 let (waiter, permit) = oneshot::channel();
-                state.wait(self.id, (waiter, Arc::clone(self)));
+                state.enqueue(self.id, (waiter, Arc::clone(self)));
                 permit
             };
             if let Ok(permit) = waiter.await {
@@ -188,7 +188,7 @@ impl SemaphoreState {
         self.change(id, |queue| queue.held -= 1);
     }
 
-    fn wait(&mut self, id: u64, waiter: Waiter) {
+    fn enqueue(&mut self, id: u64, waiter: Waiter) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.waiting.push_back(waiter);
         if queue.waiting.len() == 1 {

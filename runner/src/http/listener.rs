@@ -18,20 +18,20 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::connection::Lane;
-use super::places::Places;
+use super::connection_slots::ConnectionSlots;
 use crate::observe::supervision::{Supervision, TaskKind, TaskName};
 
 /// Delay after a failed accept, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Maximum number of connections beyond the places, and how long each lasts. A new one replaces the oldest.
+/// Maximum number of connections beyond the slots, and how long each lasts. A new one replaces the oldest.
 const EXTRA_MAX: usize = 64;
 const EXTRA_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a listener serves.
-pub(super) struct Served {
+pub(super) struct ServedRoutes {
     /// The routes.
     pub(super) app: Router,
-    /// The routes of a connection for which there is no place: the probes.
+    /// The routes of a connection for which there is no slot: the probes.
     pub(super) extra: Router,
 }
 
@@ -107,7 +107,7 @@ impl Listening {
     /// Serves until `stops` is true, then waits up to `drain` for open connections.
     pub(super) async fn serve(
         self,
-        served: Served,
+        served: ServedRoutes,
         setup: impl Fn() -> ConnectionSetup + Send + Sync,
         (stops, drain): (watch::Receiver<bool>, watch::Receiver<Duration>),
         supervision: Supervision,
@@ -115,27 +115,27 @@ impl Listening {
         let task = TaskName::of(TaskKind::HttpListener, self.address);
         let acceptor = Acceptor {
             listener: TcpListener::from_std(self.listener).context("the listener")?,
-            places: Places::default(),
+            slots: ConnectionSlots::default(),
             app: Arc::new(Lane::of(served.app, true)),
             extra: Arc::new(Lane::of(served.extra, false)),
             setup,
             supervision: &supervision,
         };
         supervision.keep(task, || acceptor.accept_until(stops.clone())).await;
-        let Acceptor { listener, places, .. } = acceptor;
+        let Acceptor { listener, slots, .. } = acceptor;
         drop(listener);
         let drain = *drain.borrow();
-        if timeout(drain, places.all_free()).await.is_err() {
+        if timeout(drain, slots.all_free()).await.is_err() {
             warn!("drain_timeout passed with open requests; they are aborted");
         }
         Ok(())
     }
 }
 
-/// Accepts the connections of a listener. It keeps its listener and its places when accepting panics.
+/// Accepts the connections of a listener. It keeps its listener and its slots when accepting panics.
 struct Acceptor<'a, S> {
     listener: TcpListener,
-    places: Places,
+    slots: ConnectionSlots,
     app: Arc<Lane>,
     extra: Arc<Lane>,
     setup: S,
@@ -155,12 +155,12 @@ impl<S: Fn() -> ConnectionSetup> Acceptor<'_, S> {
             let (stops, supervision) = (stops.clone(), self.supervision.clone());
             // Responses are sent at once. A failure only delays them.
             drop(stream.set_nodelay(true));
-            if let Some(place) = self.places.take(peer.ip(), peer_max) {
+            if let Some(slot) = self.slots.take(peer.ip(), peer_max) {
                 let lane = Arc::clone(&self.app);
                 tokio::spawn(async move {
                     let connection = lane.connection(stream, peer, tls, stops);
                     supervision.contain(TaskKind::HttpConnection, connection).await;
-                    drop(place);
+                    drop(slot);
                 });
                 continue;
             }

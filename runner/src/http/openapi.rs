@@ -82,14 +82,14 @@ fn add(operation: &mut Operation, status: &str, description: &str) {
 
 /// The serialized document.
 #[derive(Clone)]
-pub(super) struct Served(Bytes);
+pub(super) struct Contract(Bytes);
 
-impl Served {
+impl Contract {
     pub(super) fn of(document: &OpenApi) -> anyhow::Result<Self> {
         Ok(Self(Bytes::from(serde_json::to_vec(document)?)))
     }
 }
 
-pub(super) async fn serve(State(Served(json)): State<Served>) -> Response {
+pub(super) async fn serve(State(Contract(json)): State<Contract>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }

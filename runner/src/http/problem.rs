@@ -268,12 +268,12 @@ impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
         let text = error.to_string();
         match error {
-            QueueError::BadCall(_) | QueueError::Answer(_) => Self::new(
+            QueueError::BadCall(_) | QueueError::BadReply(_) => Self::new(
                 INTERNAL,
                 text,
                 "check the log of the daemon, and run the same version everywhere",
             ),
-            QueueError::NoAnswer(_) => {
+            QueueError::NoReply(_) => {
                 let remedy = "the command may have been carried out: retry with an id or an \
                               Idempotency-Key";
                 Self::new(REDIS, text, remedy).retry_after(1)

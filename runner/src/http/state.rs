@@ -86,7 +86,7 @@ impl ServerState {
         came: &IncomingContext,
     ) -> Result<Vec<(JobId, Pushed)>, QueueError> {
         let began = Moment::now();
-        let pushing = self.traces.pushing(came);
+        let pushing = self.traces.begin_push(came);
         pushing.mark(&mut jobs);
         let answer = queue.push(topic, &jobs, if_exists).await;
         let failed = match &answer {
@@ -94,29 +94,29 @@ impl ServerState {
             Ok(words) => Some("some were refused".to_owned())
                 .filter(|_| words.iter().any(|word| !word.is_stored() && *word != Pushed::Kept)),
         };
-        self.traces.pushed(pushing, topic, &jobs, failed);
+        self.traces.end_push(pushing, topic, &jobs, failed);
         let words = answer?;
         let stored = words.iter().filter(|word| word.is_stored()).count();
-        self.push_counters.pushed(Source::Http, stored);
+        self.push_counters.record(Source::Http, stored);
         let stored = jobs.iter().zip(&words).filter(|(_, word)| word.is_stored());
-        self.events.pushed(topic, stored.map(|(job, _)| &job.id), began);
+        self.events.report_pushed(topic, stored.map(|(job, _)| &job.id), began);
         Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
     }
 
     /// Counts a settle by a consumer and reports its event; `class` is the failure class, if the
     /// job failed.
-    pub(super) fn settled(
+    pub(super) fn record_settled(
         &self,
         topic: &TopicName,
         id: &JobId,
         settled: Settled,
         class: Option<FailureClass>,
     ) {
-        self.pull_counters.settled(topic, settled, class);
+        self.pull_counters.count_settled(topic, settled, class);
         let Some(event) = crate::observe::events::word(settled) else { return };
         match class.filter(|_| matches!(event, "retried" | "dead" | "discarded")) {
-            Some(class) => self.events.failed(topic, id, event, class),
-            None => self.events.happened(topic, id, event),
+            Some(class) => self.events.report_failed(topic, id, event, class),
+            None => self.events.report(topic, id, event),
         }
     }
 

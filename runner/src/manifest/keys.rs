@@ -6,7 +6,7 @@
 /// The keys of one kind of table.
 pub(super) struct Keys {
     /// The name of the table, as it follows "in" in a message.
-    pub(super) place: &'static str,
+    pub(super) title: &'static str,
     /// The keys that this version supports.
     pub(super) served: &'static [&'static str],
     /// The keys of the format that this version does not support yet.
@@ -16,27 +16,27 @@ pub(super) struct Keys {
 }
 
 pub(super) const ROOT: Keys = Keys {
-    place: "the manifest",
+    title: "the manifest",
     served: &["redis", "runner", "server", "defaults", "topics", "schedules"],
     later: &[],
     base: None,
 };
 
 pub(super) const REDIS: Keys = Keys {
-    place: "[redis]",
+    title: "[redis]",
     served: &["url", "password", "ca", "cert", "key", "prefix", "poll", "managed"],
     later: &[],
     base: None,
 };
 
 pub(super) const PASSWORD: Keys =
-    Keys { place: "redis.password", served: &["file", "env"], later: &[], base: None };
+    Keys { title: "redis.password", served: &["file", "env"], later: &[], base: None };
 
 pub(super) const MANAGED: Keys =
-    Keys { place: "redis.managed", served: &["dir", "fsync"], later: &[], base: None };
+    Keys { title: "redis.managed", served: &["dir", "fsync"], later: &[], base: None };
 
 pub(super) const RUNNER: Keys = Keys {
-    place: "[runner]",
+    title: "[runner]",
     served: &[
         "threads",
         "max_jobs",
@@ -56,7 +56,7 @@ pub(super) const RUNNER: Keys = Keys {
 };
 
 pub(super) const SERVER: Keys = Keys {
-    place: "[server]",
+    title: "[server]",
     served: &[
         "listen",
         "probes",
@@ -74,10 +74,10 @@ pub(super) const SERVER: Keys = Keys {
 };
 
 pub(super) const TLS: Keys =
-    Keys { place: "server.tls", served: &["cert", "key"], later: &[], base: None };
+    Keys { title: "server.tls", served: &["cert", "key"], later: &[], base: None };
 
 pub(super) const DEFAULTS: Keys = Keys {
-    place: "[defaults]",
+    title: "[defaults]",
     served: &[
         "concurrency",
         "max_running",
@@ -114,14 +114,14 @@ pub(super) const DEFAULTS: Keys = Keys {
 };
 
 pub(super) const TOPIC: Keys = Keys {
-    place: "a topic",
+    title: "a topic",
     served: &["handler", "sha256", "canary"],
     later: &[],
     base: Some(&DEFAULTS),
 };
 
 pub(super) const SANDBOX: Keys = Keys {
-    place: "a topic's sandbox",
+    title: "a topic's sandbox",
     served: &[
         "memory",
         "payload",
@@ -144,37 +144,37 @@ pub(super) const SANDBOX: Keys = Keys {
 };
 
 pub(super) const SECRET: Keys =
-    Keys { place: "a secret", served: &["env", "file"], later: &[], base: None };
+    Keys { title: "a secret", served: &["env", "file"], later: &[], base: None };
 
 pub(super) const BACKOFF: Keys = Keys {
-    place: "a backoff",
+    title: "a backoff",
     served: &["base", "factor", "max", "jitter"],
     later: &[],
     base: None,
 };
 
 pub(super) const BREAKER: Keys =
-    Keys { place: "a breaker", served: &["failures", "probe", "on"], later: &[], base: None };
+    Keys { title: "a breaker", served: &["failures", "probe", "on"], later: &[], base: None };
 
 pub(super) const ROLLBACK: Keys = Keys {
-    place: "a topic's rollback",
+    title: "a topic's rollback",
     served: &["window", "min_jobs", "ratio"],
     later: &[],
     base: None,
 };
 
 pub(super) const CANARY: Keys = Keys {
-    place: "a topic's canary",
+    title: "a topic's canary",
     served: &["handler", "percent", "sha256"],
     later: &[],
     base: None,
 };
 
 pub(super) const SMOKE: Keys =
-    Keys { place: "a smoke case", served: &["payload", "expect"], later: &[], base: None };
+    Keys { title: "a smoke case", served: &["payload", "expect"], later: &[], base: None };
 
 pub(super) const SCHEDULE: Keys = Keys {
-    place: "a schedule",
+    title: "a schedule",
     served: &["name", "topic", "cron", "every", "tz", "payload", "missed", "window"],
     later: &[],
     base: None,
@@ -219,7 +219,7 @@ impl Keys {
 
     fn guess(&self, key: &str) -> String {
         if let Some(home) = home(key) {
-            return format!("`{key}` belongs in {}", home.place);
+            return format!("`{key}` belongs in {}", home.title);
         }
         match nearest(key, self.all_served().chain(self.all_later())) {
             Some(name) => format!("did you mean `{name}`?"),
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_key_is_supported_reserved_or_unknown() {
         assert_eq!(TOPIC.status("ttr"), KeyStatus::Served);
-        let later = Keys { place: "a table", served: &[], later: &["soon"], base: None };
+        let later = Keys { title: "a table", served: &[], later: &["soon"], base: None };
         assert_eq!(later.status("soon"), KeyStatus::Later);
         let hint = |text: &str| KeyStatus::Unknown { hint: text.to_owned() };
         assert_eq!(TOPIC.status("concurency"), hint("did you mean `concurrency`?"));
@@ -285,7 +285,7 @@ mod tests {
                 assert!(
                     known,
                     "docs/reference/manifest.md does not name `{key}` in {}",
-                    table.place
+                    table.title
                 );
             }
         }

@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn other_wildcards_are_refused() {
         for text in ["*.eu", "a*b", "**", "sms.**", "s*.*"] {
-            let place = Err(PatternError::Place(text.to_owned()));
-            assert_eq!(NameOrPattern::parse(text), place, "{text}");
+            let error = Err(PatternError::Place(text.to_owned()));
+            assert_eq!(NameOrPattern::parse(text), error, "{text}");
         }
         for (text, found) in [("sms.?", '?'), ("[ab]*", '['), ("ab]", ']')] {
             let wildcard = PatternError::Wildcard { pattern: text.to_owned(), found };

@@ -73,10 +73,10 @@ impl Report {
 
     fn located(&self) -> Vec<LocatedProblem> {
         let locate = |problem: &SourceProblem| {
-            let place = problem.at.as_ref().map(|at| line_and_column(&self.text, at.start));
+            let position = problem.at.as_ref().map(|at| line_and_column(&self.text, at.start));
             LocatedProblem {
-                line: place.map(|(line, _)| line),
-                column: place.map(|(_, column)| column),
+                line: position.map(|(line, _)| line),
+                column: position.map(|(_, column)| column),
                 message: problem.title.clone(),
                 hint: problem.hint.clone(),
             }
@@ -192,11 +192,11 @@ pub(super) fn add_syntax_errors(
 }
 
 /// Replaces byte ranges of a text with stars. Line breaks and byte offsets stay the same.
-pub(super) fn redact(text: String, places: &[Range<usize>]) -> String {
-    if places.is_empty() {
+pub(super) fn redact(text: String, secrets: &[Range<usize>]) -> String {
+    if secrets.is_empty() {
         return text;
     }
-    let hidden = |at: usize| places.iter().any(|place| place.contains(&at));
+    let hidden = |at: usize| secrets.iter().any(|secret| secret.contains(&at));
     let star = |(at, char): (usize, char)| match char {
         '\n' | '\r' => char.to_string(),
         _ if hidden(at) => "*".repeat(char.len_utf8()),

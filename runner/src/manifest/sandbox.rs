@@ -130,7 +130,7 @@ impl SandboxSettings {
         let is_own =
             |name: &String| self.config.contains_key(name) || self.secrets.contains_key(name);
         for name in secrets.keys().filter(|name| config.contains_key(*name) && is_own(name)) {
-            let at = place(topic, "secrets", name).or_else(|| place(topic, "config", name));
+            let at = span_of(topic, "secrets", name).or_else(|| span_of(topic, "config", name));
             let title = format!("`{name}` is set in both `config` and `secrets`");
             reader.refuse(at, title, "keep one of the two; a handler reads both with config_read");
         }
@@ -142,7 +142,7 @@ impl SandboxSettings {
             if own > 0 && count > max {
                 let title = format!("`{key}` has {count} entries; at most {max} are allowed");
                 let hint = "remove some; the entries of [defaults] count too";
-                reader.refuse(place_of_key(topic, key), title, hint);
+                reader.refuse(span_of_key(topic, key), title, hint);
             }
         }
     }
@@ -156,16 +156,16 @@ impl SandboxSettings {
 /// Reports `http_private` without `http`.
 pub(super) fn refuse_private(topic: &Section<'_>, title: &str) {
     let hint = "add http = [\"http://service.internal:8080\"], or remove `http_private`";
-    topic.reader().refuse(place_of_key(topic, "http_private"), title.to_owned(), hint);
+    topic.reader().refuse(span_of_key(topic, "http_private"), title.to_owned(), hint);
 }
 
 /// The byte range of a key of the topic's sandbox.
-fn place_of_key(topic: &Section<'_>, key: &str) -> Option<Range<usize>> {
+fn span_of_key(topic: &Section<'_>, key: &str) -> Option<Range<usize>> {
     topic.table("sandbox")?.get_key_value(key).map(|(key, _)| key.span())
 }
 
 /// The byte range of a name in one of the sandbox's tables.
-fn place(topic: &Section<'_>, table: &str, name: &str) -> Option<Range<usize>> {
+fn span_of(topic: &Section<'_>, table: &str, name: &str) -> Option<Range<usize>> {
     let entries = topic.table("sandbox")?.get(table)?.get_ref().as_table()?;
     entries.get_key_value(name).map(|(name, _)| name.span())
 }

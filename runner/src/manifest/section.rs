@@ -36,12 +36,12 @@ impl<'t> Section<'t> {
                 KeyStatus::Served => {}
                 KeyStatus::Later => reader.refuse(
                     Some(key.span()),
-                    format!("`{name}` in {} is not supported by this version", keys.place),
+                    format!("`{name}` in {} is not supported by this version", keys.title),
                     format!("remove `{name}`; a later version of duebox will support it"),
                 ),
                 KeyStatus::Unknown { hint } => {
                     let hint = dotted_topic(keys, name, value.get_ref(), hint);
-                    let title = format!("unknown key `{name}` in {}", keys.place);
+                    let title = format!("unknown key `{name}` in {}", keys.title);
                     reader.refuse(Some(key.span()), title, hint);
                 }
             }
@@ -129,7 +129,7 @@ impl<'t> Section<'t> {
 /// The hint for `[topics.order.close]` without quotes, which means a table `close` in the topic `order`. A
 /// misplaced table of a topic looks the same; then the hint says both.
 fn dotted_topic(keys: &Keys, name: &str, value: &DeValue<'_>, hint: String) -> String {
-    if keys.place != super::keys::TOPIC.place || !value.is_table() {
+    if keys.title != super::keys::TOPIC.title || !value.is_table() {
         return hint;
     }
     let quotes = "write a topic name with a dot in quotes: [topics.\"order.close\"]";

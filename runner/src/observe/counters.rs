@@ -120,12 +120,12 @@ impl Default for Counters {
 
 impl Counters {
     /// Counts a settled job; `class` is the class of its failure, if it failed.
-    pub fn settled(&self, settled: Settled, class: Option<FailureClass>) {
+    pub fn count_settled(&self, settled: Settled, class: Option<FailureClass>) {
         let class_or_nack = class.unwrap_or(FailureClass::Nack);
         match settled {
-            Settled::Retry => self.failed(Fate::Retry, class_or_nack, 1),
-            Settled::Dead => self.failed(Fate::Dead, class_or_nack, 1),
-            Settled::Discarded => self.failed(Fate::Discard, class_or_nack, 1),
+            Settled::Retry => self.count_failed(Fate::Retry, class_or_nack, 1),
+            Settled::Dead => self.count_failed(Fate::Dead, class_or_nack, 1),
+            Settled::Discarded => self.count_failed(Fate::Discard, class_or_nack, 1),
             Settled::Done => add(&self.acked, 1),
             Settled::Snoozed => add(&self.snoozed, 1),
             Settled::Released => add(&self.released, 1),
@@ -135,7 +135,7 @@ impl Counters {
     }
 
     /// Counts failed jobs.
-    pub fn failed(&self, fate: Fate, class: FailureClass, jobs: usize) {
+    pub fn count_failed(&self, fate: Fate, class: FailureClass, jobs: usize) {
         add(&self.failures[fate as usize][class as usize], jobs);
     }
 
@@ -167,11 +167,11 @@ mod tests {
     #[test]
     fn a_verdict_is_counted_once_and_under_its_class() {
         let counters = Counters::default();
-        counters.settled(Settled::Done, None);
-        counters.settled(Settled::Discarded, Some(FailureClass::Trap));
-        counters.settled(Settled::Retry, Some(FailureClass::Timeout));
-        counters.settled(Settled::Dead, None);
-        counters.settled(Settled::Lost, Some(FailureClass::Trap));
+        counters.count_settled(Settled::Done, None);
+        counters.count_settled(Settled::Discarded, Some(FailureClass::Trap));
+        counters.count_settled(Settled::Retry, Some(FailureClass::Timeout));
+        counters.count_settled(Settled::Dead, None);
+        counters.count_settled(Settled::Lost, Some(FailureClass::Trap));
         assert_eq!((read(&counters.acked), read(&counters.lost)), (1, 1));
         assert_eq!(counters.failures(Fate::Discard, FailureClass::Trap), 1);
         assert_eq!(counters.failures(Fate::Retry, FailureClass::Timeout), 1);
@@ -187,10 +187,10 @@ mod tests {
             assert_eq!(fate as usize, at);
         }
         for (at, class) in FailureClass::ALL.into_iter().enumerate() {
-            counters.failed(Fate::Dead, class, at + 1);
+            counters.count_failed(Fate::Dead, class, at + 1);
         }
-        let places = FailureClass::ALL.into_iter().enumerate();
-        for (at, class) in places {
+        let classes = FailureClass::ALL.into_iter().enumerate();
+        for (at, class) in classes {
             assert_eq!(counters.failures(Fate::Dead, class), at as u64 + 1, "{class}");
         }
     }

@@ -101,14 +101,14 @@ impl Events {
     }
 
     /// Reports an event of a job outside of an attempt.
-    pub(crate) fn happened(&self, topic: &TopicName, id: &JobId, event: &'static str) {
+    pub(crate) fn report(&self, topic: &TopicName, id: &JobId, event: &'static str) {
         if self.are_on() {
             self.give(Event { id: Some(id.clone()), ..of_now(topic, event) });
         }
     }
 
     /// Reports a failure of a job outside of an attempt of this runner.
-    pub(crate) fn failed(
+    pub(crate) fn report_failed(
         &self,
         topic: &TopicName,
         id: &JobId,
@@ -121,7 +121,7 @@ impl Events {
     }
 
     /// Reports an event of several jobs whose ids are unknown.
-    pub(crate) fn happened_to(
+    pub(crate) fn report_several(
         &self,
         topic: &TopicName,
         jobs: u64,
@@ -134,7 +134,7 @@ impl Events {
     }
 
     /// Reports a settled attempt of this runner.
-    pub(crate) fn settled(&self, topic: &TopicName, record: &Record, settled: Settled) {
+    pub(crate) fn report_settled(&self, topic: &TopicName, record: &Record, settled: Settled) {
         let Some(event) = word(settled).filter(|_| self.are_on()) else { return };
         self.give(Event {
             id: Some(record.id.clone()),
@@ -146,7 +146,7 @@ impl Events {
     }
 
     /// Reports that jobs were pushed by a call that began at this moment.
-    pub(crate) fn pushed<'i>(
+    pub(crate) fn report_pushed<'i>(
         &self,
         topic: &TopicName,
         ids: impl Iterator<Item = &'i JobId>,

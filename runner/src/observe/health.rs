@@ -78,7 +78,7 @@ impl Health {
     }
 
     /// Sets the phase.
-    pub fn enters(&self, phase: Phase) {
+    pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
@@ -100,13 +100,13 @@ impl Health {
     }
 
     /// Records that a changed manifest is in service.
-    pub fn manifest_applied(&self) {
+    pub fn record_applied_manifest(&self) {
         add(&self.applied, 1);
         *self.manifest() = ManifestState { refused: None, since: now_seconds() };
     }
 
     /// Records that the manifest on disk was refused; the previous one stays in service.
-    pub fn manifest_refused(&self, reason: &str) {
+    pub fn record_refused_manifest(&self, reason: &str) {
         add(&self.refused, 1);
         let reason = reason[..reason.floor_char_boundary(REASON_MAX)].to_owned();
         self.manifest().refused = Some(reason);
@@ -144,9 +144,9 @@ mod tests {
     fn a_refused_manifest_is_trouble_until_a_good_one_comes() {
         let health = Health::default();
         assert_eq!(health.manifest_trouble(), None);
-        health.manifest_refused(&"ä".repeat(REASON_MAX));
+        health.record_refused_manifest(&"ä".repeat(REASON_MAX));
         assert_eq!(health.manifest_trouble().unwrap().len(), REASON_MAX);
-        health.manifest_applied();
+        health.record_applied_manifest();
         assert_eq!((health.manifest_trouble(), health.manifest_reloads()), (None, (1, 1)));
     }
 
@@ -154,7 +154,7 @@ mod tests {
     fn phases_read_back_as_they_were_set() {
         let health = Health::default();
         for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
-            health.enters(phase);
+            health.enter(phase);
             assert_eq!(health.phase(), phase);
         }
         health.beat();

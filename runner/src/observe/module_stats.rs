@@ -69,7 +69,10 @@ struct SumsByModule {
 
 impl ModuleStats {
     /// Counts ended attempts, under one lock.
-    pub fn ran_all<'a>(&self, attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>) {
+    pub fn record_runs<'a>(
+        &self,
+        attempts: impl IntoIterator<Item = (Digest, &'a Outcome, &'a Cost)>,
+    ) {
         let mut sums_by_module = self.sums_by_module();
         for (digest, outcome, cost) in attempts {
             if !matches!(outcome, Outcome::HostFault(_)) {
@@ -105,8 +108,8 @@ impl ModuleStats {
 
 impl SumsByModule {
     fn sums(&mut self, digest: Digest) -> &mut Sums {
-        let place = self.by_digest.iter().position(|(known, _)| *known == digest);
-        let entry = match place.and_then(|at| self.by_digest.remove(at)) {
+        let index = self.by_digest.iter().position(|(known, _)| *known == digest);
+        let entry = match index.and_then(|at| self.by_digest.remove(at)) {
             Some(entry) => entry,
             None => (digest, Sums::default()),
         };
@@ -222,10 +225,10 @@ mod tests {
     fn attempts_are_summed_by_digest() {
         let stats = ModuleStats::default();
         let cost = |ms, memory_peak| Cost { memory_peak, fuel: Some(7), ..Cost::of_wall(ms * MS) };
-        stats.ran_all([(digest(1), &Outcome::Acked, &cost(3, 10))]);
-        stats.ran_all([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
-        stats.ran_all([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
-        stats.ran_all([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
+        stats.record_runs([(digest(1), &Outcome::Acked, &cost(3, 10))]);
+        stats.record_runs([(digest(1), &failed(FailureClass::Trap), &cost(5, 4))]);
+        stats.record_runs([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
+        stats.record_runs([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
         let one = stats.of(digest(1));
         assert_eq!((one.jobs, one.acked, one.failed), (2, 1, 1));
         assert_eq!(one.classes, BTreeMap::from([(FailureClass::Trap, 1)]));
@@ -242,8 +245,8 @@ mod tests {
     fn sums_read_back_from_their_json() {
         let stats = ModuleStats::default();
         let cost = Cost { fuel: Some(7), host_calls: 3, ..Cost::of_wall(MS * 3 / 2) };
-        stats.ran_all([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
-        stats.ran_all([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
+        stats.record_runs([(digest(1), &failed(FailureClass::OutOfMemory), &cost)]);
+        stats.record_runs([(digest(1), &Outcome::Acked, &Cost::of_wall(MS / 2))]);
         let sums = stats.total();
         let json = serde_json::to_string(&sums).unwrap();
         assert!(json.contains(r#""classes":{"out_of_memory":1},"wall_ms":2.0"#), "{json}");
@@ -260,10 +263,10 @@ mod tests {
     fn a_module_that_ran_long_ago_is_merged_and_still_counts() {
         let stats = ModuleStats::default();
         for n in 1..=8 {
-            stats.ran_all([(digest(n), &Outcome::Acked, &Cost::default())]);
+            stats.record_runs([(digest(n), &Outcome::Acked, &Cost::default())]);
         }
-        stats.ran_all([(digest(1), &Outcome::Acked, &Cost::default())]);
-        stats.ran_all([(digest(9), &Outcome::Acked, &Cost::default())]);
+        stats.record_runs([(digest(1), &Outcome::Acked, &Cost::default())]);
+        stats.record_runs([(digest(9), &Outcome::Acked, &Cost::default())]);
         let kept: Vec<Digest> = stats.by_digest().into_iter().map(|(digest, _)| digest).collect();
         assert_eq!(kept.len(), DIGESTS_MAX);
         assert_eq!(kept[..2], [digest(9), digest(1)]);

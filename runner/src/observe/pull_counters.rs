@@ -17,7 +17,7 @@ pub type Label = (&'static str, &'static str);
 impl PullCounters {
     /// Counts a consumer's verdict, and the class of the failure it reported. A lost verdict is not
     /// counted.
-    pub fn settled(&self, topic: &TopicName, settled: Settled, class: Option<FailureClass>) {
+    pub fn count_settled(&self, topic: &TopicName, settled: Settled, class: Option<FailureClass>) {
         let verdict = match settled {
             Settled::Done => "ack",
             Settled::Retry => "retry",
@@ -52,10 +52,10 @@ mod tests {
     #[test]
     fn verdicts_are_counted_by_topic_and_class_unless_lost() {
         let (consumed, mail) = (PullCounters::default(), TopicName::new("mail").unwrap());
-        consumed.settled(&mail, Settled::Done, None);
-        consumed.settled(&mail, Settled::Discarded, Some(FailureClass::Nack));
-        consumed.settled(&mail, Settled::Dead, Some(FailureClass::Drop));
-        consumed.settled(&mail, Settled::Lost, None);
+        consumed.count_settled(&mail, Settled::Done, None);
+        consumed.count_settled(&mail, Settled::Discarded, Some(FailureClass::Nack));
+        consumed.count_settled(&mail, Settled::Dead, Some(FailureClass::Drop));
+        consumed.count_settled(&mail, Settled::Lost, None);
         let count = |verdict, class, jobs| ("mail".to_owned(), (verdict, class), jobs);
         assert_eq!(
             consumed.all(10),

@@ -40,7 +40,7 @@ impl Source {
 
 impl PushCounters {
     /// Counts stored jobs.
-    pub fn pushed(&self, source: Source, jobs: usize) {
+    pub fn record(&self, source: Source, jobs: usize) {
         add(self.of(source), jobs);
     }
 

@@ -50,8 +50,8 @@ pub struct RecentAttempts(Mutex<VecDeque<RecentAttempt>>);
 impl RecentAttempts {
     /// Adds settled attempts in the order in which they ended. A job released because it did not start in time has
     /// had no attempt and is left out.
-    pub fn note(&self, records: &[Record], words: &[Settled]) {
-        let attempts = records.iter().zip(words).rev().filter(|(record, _)| !record.is_routine);
+    pub fn add<'r>(&self, attempts: impl DoubleEndedIterator<Item = (&'r Record, Settled)>) {
+        let attempts = attempts.rev().filter(|(record, _)| !record.is_routine);
         let last: Vec<_> = attempts.take(KEPT).collect();
         if last.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl RecentAttempts {
         let noted: Vec<RecentAttempt> = last
             .into_iter()
             .rev()
-            .map(|(record, word)| RecentAttempt::of(record, *word, at_ms))
+            .map(|(record, settled)| RecentAttempt::of(record, settled, at_ms))
             .collect();
         let mut kept = self.0.lock();
         let too_many = (kept.len() + noted.len()).saturating_sub(KEPT);
@@ -77,7 +77,7 @@ impl RecentAttempts {
 
 impl RecentAttempt {
     fn of(record: &Record, settled: Settled, at_ms: u64) -> Self {
-        let (verdict, class, reason) = record.said();
+        let (verdict, class, reason) = record.verdict_words();
         let end = reason.floor_char_boundary(REASON_MAX);
         Self {
             id: record.id.to_string(),
@@ -108,11 +108,12 @@ mod tests {
     fn the_last_attempts_are_kept_newest_first() {
         let recent = RecentAttempts::default();
         let many: Vec<Record> = (0..1_000).map(|number| record(number, Outcome::Acked)).collect();
-        recent.note(&many, &vec![Settled::Done; many.len()]);
+        recent.add(many.iter().map(|record| (record, Settled::Done)));
         let failure =
             Failure { class: FailureClass::Trap, reason: "ä".repeat(1_000), retry_after: None };
-        recent.note(&[record(1_000, Outcome::Failed(failure))], &[Settled::Dead]);
-        recent.note(&[], &[]);
+        let failed = record(1_000, Outcome::Failed(failure));
+        recent.add([(&failed, Settled::Dead)].into_iter());
+        recent.add([].into_iter());
         let kept = recent.attempts();
         assert_eq!((kept.len(), kept[0].id.as_str(), kept[19].id.as_str()), (20, "1000", "981"));
         assert_eq!((kept[0].class, kept[0].settled, kept[0].reason.len()), ("trap", "dead", 256));
@@ -122,13 +123,14 @@ mod tests {
     #[test]
     fn releases_of_unstarted_jobs_do_not_replace_attempts() {
         let recent = RecentAttempts::default();
-        recent.note(&[record(0, Outcome::Acked)], &[Settled::Done]);
+        let acked = record(0, Outcome::Acked);
+        recent.add([(&acked, Settled::Done)].into_iter());
         let release = |number| {
             let record = record(number, Outcome::HostFault("not started".to_owned()));
             Record { is_routine: true, ..record }
         };
         let released: Vec<Record> = (1..100).map(release).collect();
-        recent.note(&released, &vec![Settled::Released; released.len()]);
+        recent.add(released.iter().map(|record| (record, Settled::Released)));
         let kept = recent.attempts();
         assert_eq!((kept.len(), kept[0].id.as_str()), (1, "0"));
     }

@@ -82,11 +82,11 @@ impl SickTopics {
     ) -> Result<Option<T>, QueueError> {
         match result {
             Ok(value) => {
-                self.succeeded(shard, by);
+                self.record_success(shard, by);
                 Ok(Some(value))
             }
             Err(error) if error.is_of_topic() => {
-                self.failed(shard, by, &error);
+                self.record_error(shard, by, &error);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -94,7 +94,7 @@ impl SickTopics {
     }
 
     /// Records that a loop succeeded at a shard.
-    pub fn succeeded(&self, shard: &Shard, by: TopicLoop) {
+    pub fn record_success(&self, shard: &Shard, by: TopicLoop) {
         if self.sick.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -109,7 +109,7 @@ impl SickTopics {
     }
 
     /// Records that Redis refused a loop because of the topic's keys.
-    pub fn failed(&self, shard: &Shard, by: TopicLoop, error: &QueueError) {
+    pub fn record_error(&self, shard: &Shard, by: TopicLoop, error: &QueueError) {
         let mut state = self.state.lock();
         let now = Instant::now();
         state.forget_old(now);
@@ -134,7 +134,7 @@ impl SickTopics {
     /// The topics in `duebox:topics`; none if that key is unusable, which is logged once.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn known_topics(&self, queue: &Queue) -> Result<Vec<TopicName>, QueueError> {
         match queue.topics().await {
             Ok(topics) => {
@@ -153,7 +153,7 @@ impl SickTopics {
     ///
     /// # Errors
     /// An error that does not come from that key.
-    pub fn listed(&self, result: Result<(), QueueError>) -> Result<(), QueueError> {
+    pub fn isolate_listing(&self, result: Result<(), QueueError>) -> Result<(), QueueError> {
         match result {
             Err(error) if error.is_of_topic() => self.no_list(&error),
             result => return result,
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!((sick.count(), sick.errors()), (1, vec![(shard.topic().clone(), 3)]));
         assert_eq!(sick.isolate(&shard, TopicLoop::Poll, Ok(7)).unwrap(), Some(7));
         assert_eq!(sick.count(), 1);
-        sick.succeeded(&shard, TopicLoop::Work);
+        sick.record_success(&shard, TopicLoop::Work);
         assert_eq!((sick.count(), sick.errors().len()), (0, 1));
     }
 
@@ -226,7 +226,7 @@ mod tests {
         let sick = SickTopics::default();
         for number in 0..TOPICS_MAX + 5 {
             let shard = TopicName::new(&format!("t{number}")).unwrap().first_shard();
-            sick.failed(&shard, TopicLoop::Poll, &refused());
+            sick.record_error(&shard, TopicLoop::Poll, &refused());
         }
         assert_eq!((sick.count(), sick.errors().len()), (TOPICS_MAX, TOPICS_MAX));
     }

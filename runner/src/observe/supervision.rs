@@ -216,13 +216,13 @@ impl Supervision {
             let ended = tokio::select! {
                 ended = &mut run => ended,
                 () = tokio::time::sleep(SOUND_AFTER), if is_down => {
-                    self.is_up(&task);
+                    self.record_up(&task);
                     run.await
                 }
             };
             let panic = match ended {
                 Ok(value) => {
-                    self.is_up(&task);
+                    self.record_up(&task);
                     return Ok(value);
                 }
                 Err(panic) => panic,
@@ -233,11 +233,11 @@ impl Supervision {
             is_down = true;
             error!(%task, place = panic.place, again_in_ms = wait.as_millis() as u64,
                 "the task panicked and is started again");
-            self.panicked(&task, Some(panic));
+            self.record_panic(&task, Some(panic));
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 value = &mut over => {
-                    self.is_up(&task);
+                    self.record_up(&task);
                     return Err(value);
                 }
             }
@@ -254,20 +254,20 @@ impl Supervision {
         match panics::catch(work).await {
             Ok(value) => Some(value),
             Err(panic) => {
-                self.given_up(kind, &panic);
+                self.record_given_up(kind, &panic);
                 None
             }
         }
     }
 
     /// Records a panic that its caller has just caught, of a task that is not started again.
-    pub fn gave_up(&self, kind: TaskKind, payload: &(dyn Any + Send)) {
-        self.given_up(kind, &Panic::caught(payload));
+    pub fn record_caught_panic(&self, kind: TaskKind, payload: &(dyn Any + Send)) {
+        self.record_given_up(kind, &Panic::caught(payload));
     }
 
-    fn given_up(&self, kind: TaskKind, panic: &Panic) {
+    fn record_given_up(&self, kind: TaskKind, panic: &Panic) {
         error!(task = kind.word(), place = panic.place, "the task panicked and is given up");
-        self.panicked(&kind.into(), None);
+        self.record_panic(&kind.into(), None);
     }
 
     /// Reports on the task of a connection too.
@@ -276,7 +276,7 @@ impl Supervision {
         self.0.lock().connections.push((name, task));
     }
 
-    fn panicked(&self, task: &TaskName, down: Option<Panic>) {
+    fn record_panic(&self, task: &TaskName, down: Option<Panic>) {
         let mut tasks = self.0.lock();
         *tasks.panics.entry(task.kind).or_default() += 1;
         if let Some(panic) = down {
@@ -284,7 +284,7 @@ impl Supervision {
         }
     }
 
-    fn is_up(&self, task: &TaskName) {
+    fn record_up(&self, task: &TaskName) {
         if self.0.lock().down.remove(task).is_some() {
             info!(%task, "the task runs again");
         }

@@ -69,7 +69,7 @@ impl KeyValue for RedisKv {
         async move {
             let wrote =
                 self.writer.set(topic, key, &value, ttl, condition).await.map_err(unavailable)?;
-            Ok(written(wrote)?.is_some())
+            Ok(write_result(wrote)?.is_some())
         }
         .boxed()
     }
@@ -95,14 +95,14 @@ impl KeyValue for RedisKv {
                     "Redis reported a conflict for an unconditional write".to_owned(),
                 )
             };
-            written(added)?.ok_or_else(conflict)
+            write_result(added)?.ok_or_else(conflict)
         }
         .boxed()
     }
 }
 
 /// The result of a write, or `None` if its condition did not hold.
-fn written<T>(write: KvWrite<T>) -> Result<Option<T>, KvError> {
+fn write_result<T>(write: KvWrite<T>) -> Result<Option<T>, KvError> {
     match write {
         KvWrite::Done(done) => Ok(Some(done)),
         KvWrite::Conflict => Ok(None),

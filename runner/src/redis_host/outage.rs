@@ -38,12 +38,12 @@ struct OutageState {
 
 impl Outage {
     /// Whether an outage was noticed and is not over.
-    pub fn lasts(&self) -> bool {
+    pub fn is_ongoing(&self) -> bool {
         self.state.lock().since.is_some()
     }
 
     /// Records that a command failed.
-    pub fn noticed(&self, error: &QueueError) {
+    pub fn record_error(&self, error: &QueueError) {
         let is_disconnected = error.is_disconnected();
         let mut state = self.state.lock();
         if state.since.is_none() {
@@ -62,15 +62,15 @@ impl Outage {
     }
 
     /// Records that commands that write succeeded.
-    pub fn over(&self) {
-        if self.lasts() {
+    pub fn record_write(&self) {
+        if self.is_ongoing() {
             self.end();
         }
     }
 
     /// Records that a command that only reads succeeded. This ends an outage, unless Redis refuses to
     /// write.
-    pub fn read(&self) {
+    pub fn record_read(&self) {
         let ends = {
             let state = self.state.lock();
             state.since.is_some() && !state.refuses_writes
@@ -82,7 +82,7 @@ impl Outage {
 
     /// Records that the connection was lost and made again. This ends an outage, unless Redis refuses
     /// commands.
-    pub fn reconnected(&self) {
+    pub fn record_reconnect(&self) {
         let refuses = {
             let state = self.state.lock();
             state.since.is_some() && !state.is_disconnected
@@ -165,14 +165,14 @@ mod tests {
 
     use super::*;
 
-    fn no_answer() -> QueueError {
-        QueueError::NoAnswer("gone".to_owned())
+    fn no_reply() -> QueueError {
+        QueueError::NoReply("gone".to_owned())
     }
 
     #[tokio::test]
     async fn its_end_wakes_all_that_wait() {
         let outage = Arc::<Outage>::default();
-        outage.noticed(&no_answer());
+        outage.record_error(&no_reply());
         let waiting: Vec<_> = (0..9)
             .map(|_| {
                 let outage = Arc::clone(&outage);
@@ -181,34 +181,34 @@ mod tests {
             .collect();
         let waited = tokio::time::timeout(RETRY_FIRST * 3, outage.wait(RETRY_FIRST * 9)).await;
         assert!(waited.is_err(), "it lasts");
-        outage.reconnected();
+        outage.record_reconnect();
         for task in waiting {
             let waited = tokio::time::timeout(duebox_harness::patience(), task).await;
             waited.unwrap().unwrap();
         }
-        assert_eq!((outage.lasts(), outage.losses()), (false, 1));
+        assert_eq!((outage.is_ongoing(), outage.losses()), (false, 1));
     }
 
     #[test]
     fn a_refusal_does_not_end_with_a_connection() {
         let outage = Outage::default();
-        outage.noticed(&QueueError::Refused("OOM".to_owned()));
-        outage.reconnected();
-        assert!(outage.lasts());
-        outage.noticed(&no_answer());
-        outage.reconnected();
-        assert!(!outage.lasts());
+        outage.record_error(&QueueError::Refused("OOM".to_owned()));
+        outage.record_reconnect();
+        assert!(outage.is_ongoing());
+        outage.record_error(&no_reply());
+        outage.record_reconnect();
+        assert!(!outage.is_ongoing());
     }
 
     #[test]
     fn a_refusal_to_write_does_not_end_with_a_read() {
         let outage = Outage::default();
-        outage.noticed(&QueueError::Refused("READONLY".to_owned()));
-        outage.read();
-        assert!(outage.lasts());
-        outage.over();
-        outage.noticed(&no_answer());
-        outage.read();
-        assert!(!outage.lasts());
+        outage.record_error(&QueueError::Refused("READONLY".to_owned()));
+        outage.record_read();
+        assert!(outage.is_ongoing());
+        outage.record_write();
+        outage.record_error(&no_reply());
+        outage.record_read();
+        assert!(!outage.is_ongoing());
     }
 }

@@ -240,7 +240,7 @@ pub async fn publish(
                     warn!(%error, "the status report cannot be published; find and repair the keys of runners in Redis");
                 }
             }
-            Err(error) => outage.noticed(&error),
+            Err(error) => outage.record_error(&error),
         }
     }
 }

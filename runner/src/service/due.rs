@@ -57,15 +57,15 @@ impl DueCheck {
             return Err(BadValue::new(
                 format!(
                     "the time {} is in the past (it is {} by the clock of Redis)",
-                    written(at_ms),
-                    written(now_ms)
+                    time_text(at_ms),
+                    time_text(now_ms)
                 ),
                 "give a time in the future, or omit it to run the job now",
             ));
         }
         if at_ms - now_ms > DELAY_MAX_MS {
             return Err(BadValue::new(
-                format!("the time {} is more than ten years away", written(at_ms)),
+                format!("the time {} is more than ten years away", time_text(at_ms)),
                 "give a time within ten years",
             ));
         }
@@ -74,7 +74,7 @@ impl DueCheck {
 }
 
 /// A time for people.
-fn written(ms: u64) -> String {
+fn time_text(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     time.map_or_else(|| format!("{ms} ms"), |time| time.to_string())
 }

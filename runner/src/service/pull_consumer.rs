@@ -205,11 +205,11 @@ impl Consumer<'_> {
     ) -> Result<SettleResponse, QueueError> {
         let held = self.queue.leased_job(self.name, id).await?;
         let Some(held) = held.filter(|held| held.token == *token) else {
-            return self.lost(id).await;
+            return self.lost_response(id).await;
         };
         let verdict = self.verdict(&held, verdict);
         match self.queue.settle_one(self.name, id, token, verdict).await? {
-            Settled::Lost => self.lost(id).await,
+            Settled::Lost => self.lost_response(id).await,
             settled => Ok(SettleResponse::Settled(settled)),
         }
     }
@@ -253,7 +253,7 @@ impl Consumer<'_> {
         Attempt { topic: self.topic, options, number, snoozes, digest: None, wall: Duration::ZERO }
     }
 
-    async fn lost(&self, id: &JobId) -> Result<SettleResponse, QueueError> {
+    async fn lost_response(&self, id: &JobId) -> Result<SettleResponse, QueueError> {
         Ok(SettleResponse::Lost(self.queue.get(self.name, id).await?.map(Box::new)))
     }
 

@@ -107,7 +107,8 @@ pub(crate) async fn push_now(
     };
     let answers = queue.push(&schedule.topic, &[job], IfExists::Reject).await?;
     let pushed = answers.first().copied();
-    let pushed = pushed.ok_or_else(|| QueueError::Answer("the push returned no result".to_owned()));
+    let pushed =
+        pushed.ok_or_else(|| QueueError::BadReply("the push returned no result".to_owned()));
     Ok((id, pushed?))
 }
 

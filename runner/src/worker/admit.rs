@@ -7,8 +7,8 @@ use duebox_queue::{Lease, LeaseCall, Leased, LeasedJobs};
 use duebox_sandbox::Invocation;
 use tracing::warn;
 
-use super::Worker;
 use super::verdict::Attempt;
+use super::{JudgedJob, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::{AttemptOutput, QueuedJob, Snoozes};
 use crate::monotonic;
@@ -19,23 +19,23 @@ use crate::observe::log::attempt_log::Record;
 const LIMITS_WRITTEN_IN: Duration = Duration::from_millis(50);
 
 impl Worker {
-    /// Takes the reply to a lease call that was sent at `sent_at`, which is `asked_at_us` on Redis' clock.
+    /// Takes the reply to a lease call that was sent at `sent_at`, which is `asked_at_us` on Redis' clock, if that is known.
     /// If the reply to an earlier try was lost, the leases are older than this try.
-    pub(super) fn leased(
+    pub(super) fn take_leases(
         &mut self,
         leased: Leased,
         call: &LeaseCall,
         sent_at: Instant,
-        asked_at_us: u64,
+        asked_at_us: Option<u64>,
     ) {
-        let LeasedJobs { leases, withdrawn, expired, wait, suspects } = match leased {
+        let LeasedJobs { leases, removed, expired, wait, suspects } = match leased {
             Leased::Jobs(jobs) => jobs,
             Leased::Empty { wait } | Leased::Limited { wait } => {
                 LeasedJobs { wait, ..LeasedJobs::default() }
             }
             Leased::NoLimits => {
                 // They are written again, before anything is leased.
-                self.parts.services.lost_limits.lost(self.parts.shard.topic());
+                self.parts.services.lost_limits.record(self.parts.shard.topic());
                 self.look.at = self.look.at.min(monotonic::now() + LIMITS_WRITTEN_IN);
                 return;
             }
@@ -49,17 +49,18 @@ impl Worker {
         if let Some(wait) = wait {
             self.look.at = self.look.at.min(monotonic::now() + wait);
         }
-        self.look.more |= leases.len() == call.jobs || withdrawn + expired > 0;
+        self.look.more |= leases.len() == call.jobs || removed + expired > 0;
         if !leases.is_empty() {
             self.parts.batch_limits.record_jobs(leases.len(), monotonic::now());
         }
-        self.expired(expired, call);
+        self.report_expired(expired, call);
         add(&self.parts.stats.counters.leased, leases.len());
         let binding = binding::current(&self.parts.bound);
         let lease_us = u64::try_from(call.lease.as_micros()).unwrap_or(u64::MAX);
         let expires_at_us = leases.first().map_or(0, |lease| lease.token.expires_at_us());
         let leased_at_us = expires_at_us.saturating_sub(lease_us);
-        let age = Duration::from_micros(asked_at_us.saturating_sub(leased_at_us));
+        let age_us = asked_at_us.map_or(0, |asked_at_us| asked_at_us.saturating_sub(leased_at_us));
+        let age = Duration::from_micros(age_us);
         let leased_at = sent_at.checked_sub(age).unwrap_or(sent_at);
         let mut jobs = Vec::with_capacity(leases.len());
         for lease in leases {
@@ -113,7 +114,7 @@ impl Worker {
             due_at_ms: lease.due_at_ms,
             headers,
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
-            span: self.parts.services.traces.place(options.headers()),
+            span: self.parts.services.traces.attempt_span(options.headers()),
         };
         let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
         self.hold_probe(key);
@@ -129,17 +130,18 @@ impl Worker {
         let attempt_over =
             Attempt { topic, options: None, number: attempt, snoozes: lease.snoozes, digest, wall };
         let verdict = attempt_over.verdict(&outcome, AttemptOutput::default());
-        self.unsettled.records.push(Record::not_run(lease.id.clone(), attempt, outcome));
-        self.unsettled.verdicts.push(lease.settle(verdict));
+        let record = Record::not_run(lease.id.clone(), attempt, outcome);
+        let settlement = lease.settle(verdict);
+        self.unsettled.jobs.push(JudgedJob { settlement, record });
     }
 
-    fn expired(&self, jobs: u64, call: &LeaseCall) {
+    fn report_expired(&self, jobs: u64, call: &LeaseCall) {
         if jobs > 0 {
             let fate = if call.expired_info.is_some() { Fate::Dead } else { Fate::Discard };
-            self.parts.stats.counters.failed(fate, FailureClass::Expired, jobs as usize);
+            self.parts.stats.counters.count_failed(fate, FailureClass::Expired, jobs as usize);
             add(&self.parts.stats.counters.expired, jobs as usize);
             let class = Some(FailureClass::Expired);
-            self.parts.services.events.happened_to(
+            self.parts.services.events.report_several(
                 self.parts.shard.topic(),
                 jobs,
                 "expired",

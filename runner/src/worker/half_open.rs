@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::Worker;
 use crate::deploy::binding::Binding;
-use crate::deploy::breaker::{self, BreakerState, Probed};
+use crate::deploy::breaker::{self, BreakerState, ProbeResult};
 use crate::executor::EndedJob;
 use crate::monotonic;
 
@@ -38,7 +38,7 @@ impl Worker {
         match self.parts.breaker.state() {
             BreakerState::Closed => true,
             BreakerState::Open { .. } | BreakerState::Probing { .. } => {
-                let claimed = self.parts.breaker.claim(now);
+                let claimed = self.parts.breaker.claim_probe(now);
                 if claimed {
                     self.probe = Probe::Requested;
                 }
@@ -95,7 +95,7 @@ impl Worker {
 
     fn drop_probe(&mut self) {
         self.probe = Probe::None;
-        self.parts.breaker.unclaim(monotonic::now());
+        self.parts.breaker.return_probe(monotonic::now());
     }
 
     /// Logs that an attempt opened the breaker, and reports the result of the probe.
@@ -124,16 +124,16 @@ impl Worker {
         let (topic, rule) = (self.parts.shard.topic(), &binding.topic.breaker);
         self.probe = Probe::None;
         let now = monotonic::now();
-        let Some(failed) = breaker::counts(rule, &probe.outcome) else {
-            return self.parts.breaker.unclaim(now);
+        let Some(failed) = breaker::is_module_failure(rule, &probe.outcome) else {
+            return self.parts.breaker.return_probe(now);
         };
-        match self.parts.breaker.probed(rule, failed, now) {
-            Probed::Closed => info!(%topic, "the breaker is closed: the probe did not fail"),
-            Probed::RoundFailed { jobs, next } => {
+        match self.parts.breaker.record_probe(rule, failed, now) {
+            ProbeResult::Closed => info!(%topic, "the breaker is closed: the probe did not fail"),
+            ProbeResult::RoundFailed { jobs, next } => {
                 warn!(%topic, "the breaker stays open: {jobs} of {jobs} probes failed; the next {next} run in {}",
                     format_duration(rule.probe));
             }
-            Probed::NextOfRound | Probed::Ignored => {}
+            ProbeResult::NextOfRound | ProbeResult::Ignored => {}
         }
     }
 }

@@ -29,6 +29,14 @@ impl HeldLease {
     }
 }
 
+/// A lease to renew.
+pub struct Renewal {
+    /// Its key.
+    pub key: u64,
+    /// What Redis is asked for.
+    pub extension: Extension,
+}
+
 /// The leases of one worker, by key.
 #[derive(Default)]
 pub struct InFlight {
@@ -104,10 +112,10 @@ impl InFlight {
     }
 
     /// The leases to renew at `now`, at most `max`, each to its full length.
-    pub fn extensions(&mut self, now: Instant, max: usize) -> (Vec<u64>, Vec<Extension>) {
-        let (mut keys, mut extensions) = (Vec::new(), Vec::new());
+    pub fn due_renewals(&mut self, now: Instant, max: usize) -> Vec<Renewal> {
+        let mut renewals = Vec::new();
         if self.heartbeat_at.is_none_or(|at| at > now) {
-            return (keys, extensions);
+            return renewals;
         }
         let mut next: Option<Instant> = None;
         for (key, held) in &self.held {
@@ -116,17 +124,17 @@ impl InFlight {
             }
             let third = held.lasts / 3;
             let age = now.saturating_duration_since(held.renewed_at);
-            let (id, token) = (held.lease.id.clone(), held.lease.token.clone());
-            if age >= third && keys.len() < max {
-                keys.push(*key);
-                extensions.push(Extension { id, token, by: age });
+            if age >= third && renewals.len() < max {
+                let (id, token) = (held.lease.id.clone(), held.lease.token.clone());
+                let extension = Extension { id, token, by: age };
+                renewals.push(Renewal { key: *key, extension });
             }
             let beat = if age >= third { now + third } else { held.renewed_at + third };
             next = Some(next.map_or(beat, |known| known.min(beat)));
         }
         // There may be more than `max` to renew: they follow at once.
-        self.heartbeat_at = if keys.len() == max { Some(now) } else { next };
-        (keys, extensions)
+        self.heartbeat_at = if renewals.len() == max { Some(now) } else { next };
+        renewals
     }
 
     /// The last heartbeat was refused; the next one is at `when`.
@@ -136,13 +144,13 @@ impl InFlight {
 
     /// Applies the reply to an extension: the new token, or `None` if the lease is lost. A lost lease
     /// interrupts its guest.
-    pub fn extended(&mut self, key: u64, by: Duration, token: Option<Token>) {
-        let Some(held) = self.held.get_mut(&key) else { return };
+    pub fn apply_extension(&mut self, renewal: &Renewal, token: Option<Token>) {
+        let Some(held) = self.held.get_mut(&renewal.key) else { return };
         match token {
             Some(token) => {
                 held.lease.token = token;
                 // Redis counts whole milliseconds. This must do the same, or the two drift apart.
-                held.renewed_at += Duration::from_millis(by.as_millis() as u64);
+                held.renewed_at += Duration::from_millis(renewal.extension.by.as_millis() as u64);
             }
             None => held.interrupt.raise(InterruptReason::LeaseLost),
         }

@@ -7,7 +7,7 @@ use duebox_job::Shard;
 use duebox_queue::Queue;
 use tokio::sync::watch;
 
-use super::Command;
+use super::WorkerCommand;
 use super::batch_limits::TopicBatchLimits;
 use crate::background::limits::LostLimits;
 use crate::background::relay::Relay;
@@ -40,7 +40,7 @@ pub struct WorkerParts {
     /// The topic's circuit breaker.
     pub breaker: Arc<Breaker>,
     /// Commands from the daemon.
-    pub commands: watch::Receiver<Command>,
+    pub commands: watch::Receiver<WorkerCommand>,
     /// The records of the topic.
     pub stats: TopicStats,
     /// What it shares with all other workers.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::turn::Plan;
-use super::{Command, Worker};
+use super::{Worker, WorkerCommand};
 use crate::monotonic;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
@@ -41,7 +41,7 @@ impl Worker {
                 Ok(reply) => return Some((reply, sent_at)),
                 Err(error) => error,
             };
-            self.parts.services.outage.noticed(&error);
+            self.parts.services.outage.record_error(&error);
             turn.is_repeated = true;
             wait = outage::next_retry(wait).min(self.retry_max());
             if !self.wait_for_redis(wait).await {
@@ -83,8 +83,8 @@ impl Worker {
     /// When the drain ends that the daemon has ordered, if any.
     pub(super) fn ordered_end(&self) -> Option<Instant> {
         match *self.parts.commands.borrow() {
-            Command::Work => None,
-            Command::Drain(until) => Some(self.give_up_at(until)),
+            WorkerCommand::Work => None,
+            WorkerCommand::Drain(until) => Some(self.give_up_at(until)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Worker {
 }
 
 /// Waits for the next command. If the sender is gone, the last command stays in force.
-pub(super) async fn next_command(commands: &mut watch::Receiver<Command>) {
+pub(super) async fn next_command(commands: &mut watch::Receiver<WorkerCommand>) {
     if commands.changed().await.is_err() {
         std::future::pending().await
     }

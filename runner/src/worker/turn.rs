@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use duebox_job::{FailureClass, JobId, Outcome, Policy};
 use duebox_queue::{
-    BATCH_MAX, CALL_BYTES_MAX, Extension, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule,
-    Reclaimed, Settled, Settlement, Turn, TurnReply, Verdict,
+    BATCH_MAX, CALL_BYTES_MAX, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
+    Settled, Settlement, Turn, TurnReply, Verdict,
 };
 use tracing::{error, info, warn};
 
+use super::in_flight::Renewal;
 use super::prefetch::LEASED_BYTES_MAX;
 use super::verdict::{Attempt, buried_info};
-use super::{RECLAIM_EVERY, SLEEP_MAX, Worker};
+use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
 use crate::monotonic;
@@ -24,12 +25,10 @@ use crate::redis_host::outage::{self, RETRY_FIRST};
 
 /// The content of one turn, kept until Redis replies.
 pub(super) struct Plan {
-    keys: Vec<u64>,
-    extend: Vec<Extension>,
-    settle: Vec<Settlement>,
-    records: Vec<Record>,
+    renewals: Vec<Renewal>,
+    judged: Vec<JudgedJob>,
     lease: Option<LeaseCall>,
-    looks: bool,
+    promotes: bool,
     reclaims: bool,
     /// The most jobs to settle, and to promote.
     batch_max: usize,
@@ -45,9 +44,9 @@ impl Worker {
     pub(super) async fn take_turn(&mut self, now: Instant) {
         self.judge_ended(now);
         let plan = self.plan(now);
-        let is_full = plan.settle.len() >= plan.batch_max;
+        let is_full = plan.judged.len() >= plan.batch_max;
         if let Some((reply, sent_at)) = self.send(&plan).await {
-            self.apply(plan, reply, sent_at);
+            self.apply_reply(plan, reply, sent_at);
         }
         self.drop_requested_probe();
         if is_full && self.drain_until.is_none() {
@@ -59,8 +58,7 @@ impl Worker {
 
     /// Takes ended jobs, as many as fit into a turn, and judges them.
     fn judge_ended(&mut self, now: Instant) {
-        let room =
-            self.parts.batch_limits.batch_max(now).saturating_sub(self.unsettled.verdicts.len());
+        let room = self.parts.batch_limits.batch_max(now).saturating_sub(self.unsettled.jobs.len());
         let (ended, busy) = self.parts.executor.take_ended(room, CALL_BYTES_MAX);
         let slowest = ended.iter().map(|ended| ended.cost.wall).max().unwrap_or_default();
         self.prefetch.record_ended(ended.len(), slowest, busy, now);
@@ -70,20 +68,20 @@ impl Worker {
         }
         let binding = binding::current(&self.parts.bound);
         self.report_to_breaker(&ended, &binding);
-        let judged = self.unsettled.records.len();
+        let earlier = self.unsettled.jobs.len();
         for ended in ended {
             self.judge(ended, &binding);
         }
-        self.count_attempts(&self.unsettled.records[judged..]);
+        self.count_attempts(&self.unsettled.jobs[earlier..]);
     }
 
-    fn count_attempts(&self, records: &[Record]) {
-        let attempts = records.iter();
+    fn count_attempts(&self, judged: &[JudgedJob]) {
+        let attempts = judged.iter().map(|job| &job.record);
         for record in attempts.clone().filter(|record| record.digest.is_some()) {
             self.parts.stats.counters.late.add(record.late);
             self.parts.stats.counters.ran.add(record.cost.wall);
         }
-        self.parts.stats.module_stats.ran_all(attempts.filter_map(Record::ran));
+        self.parts.stats.module_stats.record_runs(attempts.filter_map(Record::module_run));
     }
 
     fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
@@ -106,7 +104,7 @@ impl Worker {
             self.unsettled.follow_ups |= !ended.output.follow_ups.is_empty();
             attempt.verdict(&ended.outcome, ended.output)
         };
-        self.unsettled.records.push(Record {
+        let record = Record {
             id: held.lease.id.clone(),
             attempt: held.attempt,
             outcome: ended.outcome,
@@ -116,20 +114,20 @@ impl Worker {
             started_at: ended.started_at,
             traced,
             is_routine: false,
-        });
-        self.unsettled.verdicts.push(held.lease.settle(verdict));
+        };
+        let settlement = held.lease.settle(verdict);
+        self.unsettled.jobs.push(JudgedJob { settlement, record });
     }
 
     fn plan(&mut self, now: Instant) -> Plan {
-        let (keys, extend) = self.in_flight.extensions(now, BATCH_MAX);
-        let wanted = self.wanted(self.parts.executor.load(), now);
+        let renewals = self.in_flight.due_renewals(now, BATCH_MAX);
+        let wanted = self.lease_size(self.parts.executor.load(), now);
         let binding = binding::current(&self.parts.bound);
         let batch_max = self.parts.batch_limits.batch_max(now);
-        let rest = Settlement::fitting(&self.unsettled.verdicts).min(batch_max);
-        let later =
-            (self.unsettled.verdicts.split_off(rest), self.unsettled.records.split_off(rest));
-        let settle = std::mem::replace(&mut self.unsettled.verdicts, later.0);
-        let records = std::mem::replace(&mut self.unsettled.records, later.1);
+        let settlements = self.unsettled.jobs.iter().map(|job| &job.settlement);
+        let fitting = Settlement::fitting(settlements).min(batch_max);
+        let later = self.unsettled.jobs.split_off(fitting);
+        let judged = std::mem::replace(&mut self.unsettled.jobs, later);
         let lease = (wanted.jobs > 0 && self.may_lease(now)).then(|| {
             self.calls += 1;
             let call_id = format!("{}:{}", self.parts.services.runner_id, self.calls);
@@ -144,18 +142,16 @@ impl Worker {
                 needs_limits: binding.topic.limits().hold_for_leases(),
             }
         });
-        let looks = lease.is_some();
+        let promotes = lease.is_some();
         // The follow-ups may belong to verdicts that wait for the next turn.
         let follow_ups = self.unsettled.follow_ups;
-        self.unsettled.follow_ups &= !self.unsettled.verdicts.is_empty();
+        self.unsettled.follow_ups &= !self.unsettled.jobs.is_empty();
         Plan {
-            keys,
-            extend,
-            settle,
-            records,
+            renewals,
+            judged,
             lease,
-            looks,
-            reclaims: looks && now >= self.look.reclaim_at,
+            promotes,
+            reclaims: promotes && now >= self.look.reclaim_at,
             batch_max,
             skip: self.look.skip,
             max_crashes: binding.topic.max_crashes,
@@ -166,97 +162,91 @@ impl Worker {
         }
     }
 
-    fn apply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
+    fn apply_reply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
         let now = monotonic::now();
         let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
             reply;
         match extended {
             Some(tokens) => {
-                for ((key, extension), token) in plan.keys.iter().zip(plan.extend).zip(tokens) {
-                    self.in_flight.extended(*key, extension.by, token);
+                for (renewal, token) in plan.renewals.iter().zip(tokens) {
+                    self.in_flight.apply_extension(renewal, token);
                 }
             }
-            None if plan.keys.is_empty() => {}
+            None if plan.renewals.is_empty() => {}
             None => self.in_flight.beat_again_at(now + self.retry),
         }
         match settled {
             Some(words) => {
-                self.settled(&plan.records, &words);
+                self.report_settled(&plan.judged, &words);
                 if plan.follow_ups {
-                    self.parts.services.relay.due(&self.parts.shard);
+                    self.parts.services.relay.mark_due(&self.parts.shard);
                 }
             }
-            None if plan.settle.is_empty() => {}
+            None if plan.judged.is_empty() => {}
             None => {
                 self.unsettled.follow_ups |= plan.follow_ups;
-                self.keep_verdicts(plan.settle, plan.records, error.as_ref());
+                self.keep_verdicts(plan.judged, error.as_ref());
             }
         }
         if let Some(reclaimed) = reclaimed {
-            self.reclaimed(reclaimed, now);
+            self.apply_reclaimed(reclaimed, now);
         }
-        if plan.looks {
+        if plan.promotes {
             // Leases with an unknown expiry are found by the poller.
             self.look.at = self.look.expiry.unwrap_or(now + SLEEP_MAX);
             self.look.more = false;
         }
-        if let Some(promoted) = promoted {
+        if let (Some(promoted), Some(promoted_at_us)) = (promoted, promoted_at_us) {
             self.clock.add_sample(sent_at, now, promoted_at_us);
-            self.promoted(promoted, plan.skip, now, promoted_at_us);
-            self.buried_bad(promoted.bad, plan.discards_bad);
+            self.apply_promoted(promoted, plan.skip, now, promoted_at_us);
+            self.report_bad_dues(promoted.bad, plan.discards_bad);
         }
         if let (Some(leased), Some(call)) = (leased, plan.lease) {
             // Without the time of a promotion that failed, the clock of Redis as this process knows it.
-            let known_at_us = || self.clock.us_at(sent_at).unwrap_or_default();
-            let asked_at_us = Some(promoted_at_us).filter(|at| *at > 0).unwrap_or_else(known_at_us);
-            self.leased(leased, &call, sent_at, asked_at_us);
+            let asked_at_us = promoted_at_us.or_else(|| self.clock.us_at(sent_at));
+            self.take_leases(leased, &call, sent_at, asked_at_us);
         }
         match error {
-            Some(error) => self.refused(&error, now),
+            Some(error) => self.back_off(&error, now),
             None => {
                 (self.retry, self.retry_from) = (RETRY_FIRST, None);
                 let services = &self.parts.services;
-                services.sick_topics.succeeded(&self.parts.shard, TopicLoop::Work);
-                services.outage.over();
+                services.sick_topics.record_success(&self.parts.shard, TopicLoop::Work);
+                services.outage.record_write();
             }
         }
     }
 
-    fn settled(&mut self, records: &[Record], words: &[Settled]) {
-        self.parts.stats.recent_attempts.note(records, words);
+    fn report_settled(&mut self, judged: &[JudgedJob], words: &[Settled]) {
+        let attempts = judged.iter().map(|job| &job.record).zip(words.iter().copied());
+        self.parts.stats.recent_attempts.add(attempts.clone());
         let is_pressed = log::is_pressed();
-        for (record, settled) in records.iter().zip(words) {
-            self.parts.stats.counters.settled(*settled, record.class());
-            self.parts.services.events.settled(self.parts.shard.topic(), record, *settled);
-            self.parts.services.traces.settled(self.parts.shard.topic(), record, *settled);
-            if self.sampler.should_log(*settled, is_pressed) {
-                record.log(self.parts.shard.topic(), *settled);
+        for (record, settled) in attempts {
+            self.parts.stats.counters.count_settled(settled, record.class());
+            self.parts.services.events.report_settled(self.parts.shard.topic(), record, settled);
+            self.parts.services.traces.send_attempt(self.parts.shard.topic(), record, settled);
+            if self.sampler.should_log(settled, is_pressed) {
+                record.log(self.parts.shard.topic(), settled);
             }
         }
-        if let Some(jobs) = self.sampler.left_out(monotonic::now()) {
+        if let Some(jobs) = self.sampler.take_omitted(monotonic::now()) {
             warn!(topic = %self.parts.shard.topic(), jobs,
                 "acks were not logged: stderr is read too slowly");
         }
     }
 
     /// Keeps refused verdicts for the next turn, unless the error is final.
-    fn keep_verdicts(
-        &mut self,
-        mut settle: Vec<Settlement>,
-        mut records: Vec<Record>,
-        error: Option<&QueueError>,
-    ) {
+    fn keep_verdicts(&mut self, mut judged: Vec<JudgedJob>, error: Option<&QueueError>) {
         if error.is_some_and(QueueError::is_final) {
-            error!(topic = %self.parts.shard.topic(), jobs = settle.len(), error = ?error,
+            error!(topic = %self.parts.shard.topic(), jobs = judged.len(), error = ?error,
                 "Redis refused verdicts with a permanent error; their leases expire and the jobs run again");
             return;
         }
-        settle.append(&mut self.unsettled.verdicts);
-        records.append(&mut self.unsettled.records);
-        (self.unsettled.verdicts, self.unsettled.records) = (settle, records);
+        judged.append(&mut self.unsettled.jobs);
+        self.unsettled.jobs = judged;
     }
 
-    fn reclaimed(&mut self, reclaimed: Reclaimed, now: Instant) {
+    fn apply_reclaimed(&mut self, reclaimed: Reclaimed, now: Instant) {
         self.look.expiry = reclaimed.next_expiry_in.map(|wait| now + wait);
         let soon = now + RECLAIM_EVERY;
         self.look.reclaim_at = self.look.expiry.map_or(soon, |expiry| expiry.min(soon));
@@ -264,17 +254,19 @@ impl Worker {
         add(&counters.reclaimed, reclaimed.jobs.len());
         for (id, became) in reclaimed.jobs {
             match became {
-                Settled::Dead => counters.failed(Fate::Dead, FailureClass::Crashed, 1),
-                Settled::Discarded => counters.failed(Fate::Discard, FailureClass::Crashed, 1),
+                Settled::Dead => counters.count_failed(Fate::Dead, FailureClass::Crashed, 1),
+                Settled::Discarded => {
+                    counters.count_failed(Fate::Discard, FailureClass::Crashed, 1)
+                }
                 _ => {}
             }
             self.log_reclaimed(&id, became);
             let (topic, events) = (self.parts.shard.topic(), &self.parts.services.events);
             match became {
                 Settled::Dead | Settled::Discarded => {
-                    events.failed(topic, &id, became.word(), FailureClass::Crashed);
+                    events.report_failed(topic, &id, became.word(), FailureClass::Crashed);
                 }
-                _ => events.happened(topic, &id, "reclaimed"),
+                _ => events.report(topic, &id, "reclaimed"),
             }
         }
     }
@@ -290,7 +282,7 @@ impl Worker {
         }
     }
 
-    fn promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
+    fn apply_promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
             // The wait counts from the start of the millisecond in which Redis promoted.
             let gone =
@@ -301,25 +293,25 @@ impl Worker {
         self.look.more |= promoted.more;
     }
 
-    fn buried_bad(&self, jobs: u64, are_discarded: bool) {
+    fn report_bad_dues(&self, jobs: u64, are_discarded: bool) {
         if jobs > 0 {
             let fate = if are_discarded { Fate::Discard } else { Fate::Dead };
-            self.parts.stats.counters.failed(fate, FailureClass::BadDue, jobs as usize);
+            self.parts.stats.counters.count_failed(fate, FailureClass::BadDue, jobs as usize);
             let event = if are_discarded { "discarded" } else { "dead" };
             let class = Some(FailureClass::BadDue);
-            self.parts.services.events.happened_to(self.parts.shard.topic(), jobs, event, class);
+            self.parts.services.events.report_several(self.parts.shard.topic(), jobs, event, class);
             warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::BadDue.name(),
                 "{event}: their due time is not a unix time in milliseconds");
         }
     }
 
-    fn refused(&mut self, error: &QueueError, now: Instant) {
+    fn back_off(&mut self, error: &QueueError, now: Instant) {
         let services = &self.parts.services;
         self.retry_from = if error.is_of_topic() {
-            services.sick_topics.failed(&self.parts.shard, TopicLoop::Work, error);
+            services.sick_topics.record_error(&self.parts.shard, TopicLoop::Work, error);
             None
         } else {
-            services.outage.noticed(error);
+            services.outage.record_error(error);
             Some(now + RETRY_FIRST)
         };
         self.retry = outage::next_retry(self.retry).min(self.retry_max());
@@ -338,10 +330,10 @@ impl Plan {
         };
         Turn {
             holder,
-            extend: &self.extend,
-            settle: &self.settle,
+            extend: self.renewals.iter().map(|renewal| &renewal.extension).collect(),
+            settle: self.judged.iter().map(|job| &job.settlement).collect(),
             reclaim: self.reclaims.then(reclaim),
-            promote: self.looks.then_some(Promotion {
+            promote: self.promotes.then_some(Promotion {
                 jobs: self.batch_max,
                 skip: self.skip,
                 discards_bad: self.discards_bad,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use duebox_job::{Failure, FailureClass, Options, Outcome, Policy, SNOOZES_MAX};
-use duebox_queue::{DeadInfo, Finish, Verdict};
+use duebox_queue::{Finish, LastAttempt, Verdict};
 use duebox_sandbox::Digest;
 
 use crate::executor::AttemptOutput;
@@ -38,14 +38,14 @@ impl Attempt<'_> {
     /// The verdict on the job for the outcome of this attempt.
     pub fn verdict(&self, outcome: &Outcome, output: AttemptOutput) -> Verdict {
         match outcome {
-            Outcome::Acked => self.done(output),
+            Outcome::Acked => self.verdict_of_ack(output),
             Outcome::HostFault(_) => Verdict::Release { delay: FAULT_DELAY },
-            Outcome::Snoozed { delay, .. } => self.snoozed(*delay),
-            Outcome::Failed(failure) => self.failed(failure, &output),
+            Outcome::Snoozed { delay, .. } => self.verdict_of_snooze(*delay),
+            Outcome::Failed(failure) => self.verdict_of_failure(failure, &output),
         }
     }
 
-    fn done(&self, output: AttemptOutput) -> Verdict {
+    fn verdict_of_ack(&self, output: AttemptOutput) -> Verdict {
         let Topic { unique_for, done_retention, .. } = self.topic;
         let keeps = !done_retention.is_zero();
         if output.follow_ups.is_empty() && unique_for.is_zero() && !keeps {
@@ -59,7 +59,7 @@ impl Attempt<'_> {
         })
     }
 
-    fn failed(&self, failure: &Failure, output: &AttemptOutput) -> Verdict {
+    fn verdict_of_failure(&self, failure: &Failure, output: &AttemptOutput) -> Verdict {
         match self.policy(failure.class) {
             Policy::Discard => Verdict::Discard,
             Policy::Dead => Verdict::Drop { info: self.evidence(failure, output, true) },
@@ -77,13 +77,13 @@ impl Attempt<'_> {
 
     /// The executor has judged that the job may be snoozed, so the script is told the same, whatever a reload
     /// has changed since.
-    fn snoozed(&self, delay: Duration) -> Verdict {
+    fn verdict_of_snooze(&self, delay: Duration) -> Verdict {
         Verdict::Snooze {
             delay,
             max_snoozes: self.snoozes.saturating_add(1).min(SNOOZES_MAX),
             nack_delay: self.backoff(),
             max_attempts: self.max_attempts(),
-            info: DeadInfo::without_attempt(FailureClass::Nack).to_json(),
+            info: LastAttempt::without_attempt(FailureClass::Nack).to_json(),
         }
     }
 
@@ -100,19 +100,19 @@ impl Attempt<'_> {
         self.digest.map(|digest| digest.to_string())
     }
 
-    fn info<'a>(&self, digest: Option<&'a str>) -> DeadInfo<'a> {
-        DeadInfo {
+    fn info<'a>(&self, digest: Option<&'a str>) -> LastAttempt<'a> {
+        LastAttempt {
             attempt: Some(self.number),
             digest,
             wall_ms: (!self.wall.is_zero()).then_some(self.wall.as_micros() as f64 / 1_000.0),
-            ..DeadInfo::default()
+            ..LastAttempt::default()
         }
     }
 
     /// What is known of a failure. Only a failure that may be the last one keeps its trace and log.
     fn evidence(&self, failure: &Failure, output: &AttemptOutput, is_last: bool) -> String {
         let digest = self.digest_text();
-        let info = DeadInfo {
+        let info = LastAttempt {
             class: Some(failure.class),
             reason: &failure.reason,
             trace: output.trace.as_deref().filter(|_| is_last),
@@ -127,6 +127,6 @@ impl Attempt<'_> {
 pub fn buried_info(topic: &Topic, class: FailureClass) -> Option<String> {
     match topic.on.get(&class) {
         Some(Policy::Discard) => None,
-        _ => Some(DeadInfo::without_attempt(class).to_json()),
+        _ => Some(LastAttempt::without_attempt(class).to_json()),
     }
 }

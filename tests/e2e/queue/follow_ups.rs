@@ -213,8 +213,9 @@ async fn ack_and_die(fixture: &Fixture, parent: &str) {
         options: Options::default(),
     });
     let finish = Finish { follow_ups: follow_ups.into(), ..Finish::default() };
-    let settle = &[jobs.leases.remove(0).settle(Verdict::Finish(finish))];
-    let settled = queue.turn(&shard, &Turn { settle, ..Turn::default() }).await.unwrap();
+    let settlement = jobs.leases.remove(0).settle(Verdict::Finish(finish));
+    let turn = Turn { settle: vec![&settlement], ..Turn::default() };
+    let settled = queue.turn(&shard, &turn).await.unwrap();
     assert_eq!(settled.settled, Some(vec![Settled::Done]));
 }
 

@@ -14,7 +14,7 @@ impl Queue {
     /// before.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. Some shards may have the limits then; repeat
+    /// [`QueueError`] if Redis did not reply or refused. Some shards may have the limits then; repeat
     /// the call.
     pub async fn configure(&self, topic: &TopicName, limits: &Limits) -> Result<bool, QueueError> {
         let wanted = [(topic.clone(), limits.clone())];
@@ -27,7 +27,7 @@ impl Queue {
     /// its own.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. Some limits may be set then; repeat the call.
+    /// [`QueueError`] if Redis did not reply or refused. Some limits may be set then; repeat the call.
     pub async fn configure_all(
         &self,
         wanted: &[(TopicName, Limits)],
@@ -81,12 +81,12 @@ impl Queue {
             }
             call
         };
-        let answers =
+        let replies =
             script::run_safe(&self.connection, limits.iter().map(configure).collect()).await?;
         for (shard, _) in limits {
             self.known_shards.forget(shard.topic());
         }
-        let is_new = |answer: Result<Value, QueueError>| Ok(count(&answer?)? > 0);
-        for_each_topic(answers.into_iter().map(is_new))
+        let is_new = |reply: Result<Value, QueueError>| Ok(count(&reply?)? > 0);
+        for_each_topic(replies.into_iter().map(is_new))
     }
 }

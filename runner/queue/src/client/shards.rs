@@ -14,14 +14,14 @@ use crate::wire::script::{self, FORGET_SHARDS, LOCATE};
 
 /// Keys that exist as long as a shard holds anything that a call may ask for.
 const KEPT: [&str; 7] = ["jobs", "unack", "dead", "done", "unique", "outbox", "inbox"];
-/// The answer of `locate` for an id that is live or leased.
+/// The reply of `locate` for an id that is live or leased.
 const LIVE: u64 = 2;
 
 impl Queue {
     /// The shards of a topic, as of at most a second ago.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
         match self.known_shards.get(topic) {
             Some(shards) => Ok(shards),
@@ -33,7 +33,7 @@ impl Queue {
     /// Redis refuses has an error of its own.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn shards_of_all(
         &self,
         topics: &[TopicName],
@@ -42,14 +42,14 @@ impl Queue {
             topics.iter().map(|topic| self.known_shards.get(topic)).collect();
         let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
         let calls = unknown.map(|(topic, _)| self.shards_call(topic)).collect();
-        let mut answers = script::run_safe(&self.connection, calls).await?.into_iter();
+        let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
         let mut all = Vec::with_capacity(topics.len());
         for (topic, known) in topics.iter().zip(known) {
             all.push(match known {
                 Some(shards) => Ok(shards),
                 None => {
-                    let answer = answers.next().unwrap_or(Ok(Value::Nil));
-                    answer.and_then(|answer| self.learn_shards(topic, answer))
+                    let reply = replies.next().unwrap_or(Ok(Value::Nil));
+                    reply.and_then(|reply| self.learn_shards(topic, reply))
                 }
             });
         }
@@ -60,7 +60,7 @@ impl Queue {
     /// its home. A job is given by its key (or its id, where it has no key) and by its id. If two
     /// pushes of one id run at once and one of them has a stale number of shards, neither may find
     /// the other.
-    pub(crate) async fn places(
+    pub(crate) async fn shard_of_each(
         &self,
         topic: &TopicName,
         jobs: Vec<(&[u8], &JobId)>,
@@ -69,7 +69,7 @@ impl Queue {
         if shards.is_one() {
             return Ok(vec![topic.first_shard(); jobs.len()]);
         }
-        let mut places: Vec<Shard> =
+        let mut shard_of_each: Vec<Shard> =
             jobs.iter().map(|(spread_by, _)| shards.home(spread_by)).collect();
         let mut asked: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         for (at, (spread_by, _)) in jobs.iter().enumerate() {
@@ -81,22 +81,22 @@ impl Queue {
             for some in at.chunks(BATCH_MAX) {
                 let ids = some.iter().map(|&at| jobs[at].1);
                 let call = self.locate(&shard, ids);
-                let answers = array(script::run_one_safe(&self.connection, call).await?)?;
-                for (&at, found) in some.iter().zip(&answers) {
+                let replies = array(script::run_one_safe(&self.connection, call).await?)?;
+                for (&at, found) in some.iter().zip(&replies) {
                     if count(found)? > 0 {
-                        places[at] = shard.clone();
+                        shard_of_each[at] = shard.clone();
                     }
                 }
             }
         }
-        Ok(places)
+        Ok(shard_of_each)
     }
 
     /// Forgets earlier numbers of shards if their shards are empty. Call it before the number changes
     /// again, so that the list stays short. True if only the current number is known now.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn forget_old_shards(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let shards = self.ask_shards(topic).await?;
         if shards.seen == [shards.count] {
@@ -108,8 +108,8 @@ impl Queue {
             exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
             exist
         };
-        for answer in script::run_safe(&self.connection, shards.all().map(exist).collect()).await? {
-            if count(&answer?)? > 0 {
+        for reply in script::run_safe(&self.connection, shards.all().map(exist).collect()).await? {
+            if count(&reply?)? > 0 {
                 return Ok(false);
             }
         }
@@ -129,8 +129,8 @@ impl Queue {
     ) -> Result<Vec<bool>, QueueError> {
         let calls = shards.all().map(|shard| self.locate(&shard, ids.iter()));
         let mut live = vec![false; ids.len()];
-        for answer in script::run_safe(&self.connection, calls.collect()).await? {
-            for (live, found) in live.iter_mut().zip(&array(answer?)?) {
+        for reply in script::run_safe(&self.connection, calls.collect()).await? {
+            for (live, found) in live.iter_mut().zip(&array(reply?)?) {
                 *live |= count(found)? == LIVE;
             }
         }
@@ -148,14 +148,14 @@ impl Queue {
     /// The shards of a topic, without the cache.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn shards_now(&self, topic: &TopicName) -> Result<Shards, QueueError> {
         self.ask_shards(topic).await
     }
 
     async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
-        let answer = script::run_one_safe(&self.connection, self.shards_call(topic)).await?;
-        self.learn_shards(topic, answer)
+        let reply = script::run_one_safe(&self.connection, self.shards_call(topic)).await?;
+        self.learn_shards(topic, reply)
     }
 
     fn shards_call(&self, topic: &TopicName) -> Cmd {
@@ -164,8 +164,8 @@ impl Queue {
         call
     }
 
-    fn learn_shards(&self, topic: &TopicName, answer: Value) -> Result<Shards, QueueError> {
-        let shards = Shards::read(topic, answer)?;
+    fn learn_shards(&self, topic: &TopicName, reply: Value) -> Result<Shards, QueueError> {
+        let shards = Shards::read(topic, reply)?;
         self.known_shards.set(&shards);
         Ok(shards)
     }

@@ -15,7 +15,7 @@ impl Queue {
     /// Publishes a text to every daemon that listens; returns how many there are.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn publish_control(&self, order: &str) -> Result<u64, QueueError> {
         let mut publish = redis::cmd("PUBLISH");
         publish.arg(self.keys.control_channel()).arg(order);
@@ -25,7 +25,7 @@ impl Queue {
     /// Replies to the message with this id. Replies are kept for one minute.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn reply_to_control(&self, id: &str, answer: &str) -> Result<(), QueueError> {
         let key = self.keys.answers_key(id);
         let (mut push, mut expire) = (redis::cmd("RPUSH"), redis::cmd("EXPIRE"));
@@ -40,7 +40,7 @@ impl Queue {
     /// The replies to the message with this id so far.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn control_replies(&self, id: &str) -> Result<Vec<String>, QueueError> {
         let mut range = redis::cmd("LRANGE");
         range.arg(self.keys.answers_key(id)).arg(0).arg(ANSWERS_MAX - 1);

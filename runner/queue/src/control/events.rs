@@ -45,7 +45,7 @@ pub struct EventId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Its id.
-    pub place: EventId,
+    pub id: EventId,
     /// Its fields; invalid UTF-8 is replaced.
     pub fields: Vec<(String, String)>,
 }
@@ -68,11 +68,11 @@ impl Queue {
     /// Appends events, at most 1,000; about the newest `keep` stay.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused one.
+    /// [`QueueError`] if Redis did not reply or refused one.
     pub async fn append_events(&self, events: &[Event], keep: u32) -> Result<(), QueueError> {
         let calls = events.iter().take(BATCH_MAX).map(|event| self.append_event(event, keep));
-        let answers = script::run(&self.connection, calls.collect()).await?;
-        answers.into_iter().try_for_each(|answer| answer.map(drop))
+        let replies = script::run(&self.connection, calls.collect()).await?;
+        replies.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     fn append_event(&self, event: &Event, keep: u32) -> Cmd {
@@ -101,56 +101,52 @@ impl Queue {
     /// Up to `count` events after an id, and the id of the oldest event.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn events_after(
-        &self,
-        place: EventId,
-        count: usize,
-    ) -> Result<EventPage, QueueError> {
+    /// [`QueueError`] if Redis did not reply or refused.
+    pub async fn events_after(&self, id: EventId, count: usize) -> Result<EventPage, QueueError> {
         let range = |from: String, count: usize| {
             let mut range = redis::cmd("XRANGE");
             range.arg(self.keys.events_key()).arg(from).arg("+").arg("COUNT").arg(count);
             range
         };
-        let calls = vec![range("-".to_owned(), 1), range(format!("({place}"), count)];
-        let mut answers = script::run(&self.connection, calls).await?.into_iter();
-        let mut next = || match answers.next() {
-            Some(answer) => entries(answer?),
-            None => Err(QueueError::Answer("cut short".to_owned())),
+        let calls = vec![range("-".to_owned(), 1), range(format!("({id}"), count)];
+        let mut replies = script::run(&self.connection, calls).await?.into_iter();
+        let mut next = || match replies.next() {
+            Some(reply) => entries(reply?),
+            None => Err(QueueError::BadReply("cut short".to_owned())),
         };
-        let first = next()?.first().map(|event| event.place);
+        let first = next()?.first().map(|event| event.id);
         Ok(EventPage { events: next()?, first })
     }
 
     /// The id of the newest event; the smallest id if the stream is empty.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn last_event(&self) -> Result<EventId, QueueError> {
         let mut range = redis::cmd("XREVRANGE");
         range.arg(self.keys.events_key()).arg("+").arg("-").arg("COUNT").arg(1);
         let found = entries(script::run_one(&self.connection, range).await?)?;
-        Ok(found.first().map_or_else(EventId::default, |event| event.place))
+        Ok(found.first().map_or_else(EventId::default, |event| event.id))
     }
 }
 
 /// The entries of a stream reply.
-fn entries(answer: Value) -> Result<Vec<StoredEvent>, QueueError> {
-    array(answer)?.into_iter().map(entry).collect()
+fn entries(reply: Value) -> Result<Vec<StoredEvent>, QueueError> {
+    array(reply)?.into_iter().map(entry).collect()
 }
 
 fn entry(value: Value) -> Result<StoredEvent, QueueError> {
     let mut parts = array(value)?.into_iter();
-    let (Some(place), Some(fields)) = (parts.next(), parts.next()) else {
-        return Err(QueueError::Answer("an entry of a stream without fields".to_owned()));
+    let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
+        return Err(QueueError::BadReply("an entry of a stream without fields".to_owned()));
     };
-    let place = text(&place)?.parse();
-    let place = place.map_err(|error: EventIdError| QueueError::Answer(error.to_string()))?;
+    let id = text(&id)?.parse();
+    let id = id.map_err(|error: EventIdError| QueueError::BadReply(error.to_string()))?;
     let lossy = |value| Ok(String::from_utf8_lossy(&bytes(value)?).into_owned());
     let words = array(fields)?.into_iter().map(lossy);
     let words = words.collect::<Result<Vec<String>, QueueError>>()?;
     let fields = words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-    Ok(StoredEvent { place, fields })
+    Ok(StoredEvent { id, fields })
 }
 
 impl EventId {
@@ -192,15 +188,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_two_numbers_and_places_have_an_order() {
-        let place = |text: &str| text.parse::<EventId>();
-        let first = place("1763740800000-9").unwrap();
+    fn an_id_is_two_numbers_and_ids_have_an_order() {
+        let id = |text: &str| text.parse::<EventId>();
+        let first = id("1763740800000-9").unwrap();
         assert_eq!(first.to_string(), "1763740800000-9");
-        assert!(first < place("1763740800000-10").unwrap() && !first.is_start());
-        assert!(place("0-0").unwrap().is_start());
+        assert!(first < id("1763740800000-10").unwrap() && !first.is_start());
+        assert!(id("0-0").unwrap().is_start());
         for bad in ["", "-", "1", "1-", "-1", "1-2-3", "+1-2", "1-a", "$", "99999999999999999999-0"]
         {
-            assert!(place(bad).is_err(), "{bad}");
+            assert!(id(bad).is_err(), "{bad}");
         }
     }
 }

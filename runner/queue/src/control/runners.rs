@@ -30,7 +30,7 @@ impl Queue {
     /// Publishes the status of a runner for 30 s; it replaces the one before.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn publish_status(&self, runner_id: &str, status: &str) -> Result<(), QueueError> {
         // Redis expires the key by its own clock; the scores only show which names are long unused.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -46,7 +46,7 @@ impl Queue {
     /// Removes the status of a runner that ends.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn remove_status(&self, runner_id: &str) -> Result<(), QueueError> {
         let (mut forget, mut unlist) = (redis::cmd("DEL"), redis::cmd("ZREM"));
         forget.arg(self.keys.runner_key(runner_id));
@@ -58,7 +58,7 @@ impl Queue {
     /// and counted.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn statuses(&self) -> Result<Statuses, QueueError> {
         let mut range = redis::cmd("ZREVRANGE");
         range.arg(self.keys.runners_key()).arg(0).arg(RUNNERS_MAX - 1);
@@ -80,12 +80,12 @@ impl Queue {
             get.arg(self.keys.runner_key(name));
             get
         };
-        let answers = script::run_safe(&self.connection, names.iter().map(get).collect()).await?;
-        for (name, answer) in names.into_iter().zip(for_each_topic(answers)?) {
-            match answer {
+        let replies = script::run_safe(&self.connection, names.iter().map(get).collect()).await?;
+        for (name, reply) in names.into_iter().zip(for_each_topic(replies)?) {
+            match reply {
                 // It has expired.
                 Ok(Value::Nil) => {}
-                answer => match answer.and_then(|status| Ok(text(&status)?.to_owned())) {
+                reply => match reply.and_then(|status| Ok(text(&status)?.to_owned())) {
                     Ok(status) => statuses.texts.push((name, status)),
                     Err(_) => statuses.unreadable.push(self.keys.runner_key(&name)),
                 },
@@ -95,6 +95,6 @@ impl Queue {
     }
 }
 
-fn all_done(answers: Vec<Result<Value, QueueError>>) -> Result<(), QueueError> {
-    answers.into_iter().try_for_each(|answer| answer.map(drop))
+fn all_done(replies: Vec<Result<Value, QueueError>>) -> Result<(), QueueError> {
+    replies.into_iter().try_for_each(|reply| reply.map(drop))
 }

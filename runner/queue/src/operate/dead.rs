@@ -59,7 +59,7 @@ impl Queue {
     /// Makes dead jobs ready again; every [`BATCH_MAX`] of a shard are one atomic transition.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn requeue(
         &self,
         topic: &TopicName,
@@ -79,8 +79,8 @@ impl Queue {
                 }
                 let ids = left.iter().map(|&at| &batch[at]);
                 let call = requeue_command(&self.keys.of(&shard), ids);
-                let answers = array(script::run_one(&self.connection, call).await?)?;
-                for (at, value) in left.into_iter().zip(answers) {
+                let replies = array(script::run_one(&self.connection, call).await?)?;
+                for (at, value) in left.into_iter().zip(replies) {
                     met[at] = Requeued::read(&value)?;
                 }
             }
@@ -111,7 +111,7 @@ impl Queue {
     /// Costs one page and one script call for every [`BATCH_MAX`] dead jobs of the span.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused; batches before that one are requeued.
+    /// [`QueueError`] if Redis did not reply or refused; batches before that one are requeued.
     pub async fn requeue_matching(
         &self,
         topic: &TopicName,
@@ -141,7 +141,7 @@ impl Queue {
     /// Costs as much as [`Self::requeue_matching`].
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused; batches before that one are forgotten.
+    /// [`QueueError`] if Redis did not reply or refused; batches before that one are forgotten.
     pub async fn purge_matching(
         &self,
         topic: &TopicName,

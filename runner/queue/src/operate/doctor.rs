@@ -29,7 +29,7 @@ const PAGE_FIRST: u64 = 4;
 /// Bytes on a page, as far as the page before tells.
 const PAGE_BYTES: u64 = 256 << 10;
 /// Permits that one script counts.
-const TURNS_MAX: u64 = BATCH_MAX as u64;
+const PERMITS_MAX: u64 = BATCH_MAX as u64;
 /// Values whose bytes one script counts.
 const VALUES_MAX: u64 = BATCH_MAX as u64;
 
@@ -62,7 +62,7 @@ pub enum Unexamined {
     /// Everything: keys of a wrong type must be repaired first.
     AllButTypes,
     /// Permits: there are too many to count in one step.
-    Turns,
+    Permits,
     /// Bytes of the store: it has too many values to count in one step.
     Values,
 }
@@ -72,7 +72,7 @@ impl Unexamined {
     pub fn reason(self) -> &'static str {
         match self {
             Self::AllButTypes => "keys of a wrong type stand in the way of all other checks",
-            Self::Turns => "more than 1000 permits are held: too many to count in one step",
+            Self::Permits => "more than 1000 permits are held: too many to count in one step",
             Self::Values => {
                 "more than 1000 values are in the store: too many to count their bytes in one step"
             }
@@ -87,7 +87,7 @@ impl Queue {
     /// examined.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. The findings until then are valid, and the
+    /// [`QueueError`] if Redis did not reply or refused. The findings until then are valid, and the
     /// call can be repeated.
     pub async fn examine(
         &self,
@@ -96,42 +96,49 @@ impl Queue {
         found: &mut impl FnMut(Finding),
     ) -> Result<Vec<Unexamined>, QueueError> {
         let keys = self.keys.of(shard);
-        let mut look = Look { queue: self, topic: shard.topic(), keys, checkup, found };
-        if look.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
+        let mut examination =
+            ShardExamination { queue: self, topic: shard.topic(), keys, checkup, found };
+        if examination.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
             return Ok(vec![Unexamined::AllButTypes]);
         }
         let bad_due = if checkup.bury_bad_dues { BAD_DUE_INFO } else { "" };
         for stage in ["pending", "ready", "retry", "unack"] {
-            look.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
+            examination.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
         }
-        look.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
-        let turns = look.counted(&DOCTOR_PERMITS, &[&TURNS_MAX.to_string()]).await?;
+        examination.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
+        let permits =
+            examination.count_unless_many(&DOCTOR_PERMITS, &[&PERMITS_MAX.to_string()]).await?;
         for part in ["blocked:at", "blocked"] {
-            look.pages(&DOCTOR_BLOCKED, &[part]).await?;
+            examination.pages(&DOCTOR_BLOCKED, &[part]).await?;
         }
         let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
-        look.pages(&DOCTOR_JOBS, &[orphan]).await?;
+        examination.pages(&DOCTOR_JOBS, &[orphan]).await?;
         for part in ["opts", "attempts", "errors", "unique"] {
-            look.pages(&DOCTOR_SIDE, &[part]).await?;
+            examination.pages(&DOCTOR_SIDE, &[part]).await?;
         }
         for part in ["dead:jobs", "dead", "dead:opts", "dead:info"] {
-            look.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
+            examination.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
         }
         for part in ["done", "done:jobs", "done:info", "done:result"] {
-            look.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
+            examination.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
         }
-        look.outbox().await?;
+        examination.outbox().await?;
         for part in ["kv:rev", "kv:at"] {
-            look.pages(&DOCTOR_KV, &[part]).await?;
+            examination.pages(&DOCTOR_KV, &[part]).await?;
         }
-        let values = look.counted(&DOCTOR_KV, &["bytes", &VALUES_MAX.to_string()]).await?;
-        let left_out = [(turns, Unexamined::Turns), (values, Unexamined::Values)];
-        Ok(left_out.into_iter().filter(|(counted, _)| !counted).map(|(_, what)| what).collect())
+        let values =
+            examination.count_unless_many(&DOCTOR_KV, &["bytes", &VALUES_MAX.to_string()]).await?;
+        let left_out = [(permits, Unexamined::Permits), (values, Unexamined::Values)];
+        Ok(left_out
+            .into_iter()
+            .filter(|(is_counted, _)| !is_counted)
+            .map(|(_, what)| what)
+            .collect())
     }
 }
 
 /// The examination of one shard.
-struct Look<'q, F> {
+struct ShardExamination<'q, F> {
     queue: &'q Queue,
     topic: &'q TopicName,
     keys: ShardKeys,
@@ -153,7 +160,7 @@ impl PageSize {
     }
 }
 
-impl<F: FnMut(Finding)> Look<'_, F> {
+impl<F: FnMut(Finding)> ShardExamination<'_, F> {
     /// Examines all pages of a key.
     async fn pages(
         &mut self,
@@ -162,10 +169,10 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     ) -> Result<(), QueueError> {
         let (mut cursor, mut size) = ("0".to_owned(), PageSize::FIRST);
         loop {
-            let answer = self.call(script, (&cursor, size), extra).await?;
-            cursor = text(answer.first().unwrap_or(&Value::Nil))?.to_owned();
-            size = size.after(count(answer.get(1).unwrap_or(&Value::Nil))?);
-            self.tell(answer)?;
+            let reply = self.call(script, (&cursor, size), extra).await?;
+            cursor = text(reply.first().unwrap_or(&Value::Nil))?.to_owned();
+            size = size.after(count(reply.get(1).unwrap_or(&Value::Nil))?);
+            self.report_all(reply)?;
             if cursor == "0" {
                 return Ok(());
             }
@@ -174,19 +181,19 @@ impl<F: FnMut(Finding)> Look<'_, F> {
 
     /// Runs a step without pages; returns the number of findings.
     async fn step(&mut self, script: &'static LuaScript) -> Result<usize, QueueError> {
-        let answer = self.call(script, ("0", PageSize::FIRST), &[]).await?;
-        self.tell(answer)
+        let reply = self.call(script, ("0", PageSize::FIRST), &[]).await?;
+        self.report_all(reply)
     }
 
     /// Runs a step that counts something, unless there is too much of it.
-    async fn counted(
+    async fn count_unless_many(
         &mut self,
         script: &'static LuaScript,
         extra: &[&str],
     ) -> Result<bool, QueueError> {
-        let answer = self.call(script, ("0", PageSize::FIRST), extra).await?;
-        let is_counted = text(answer.first().unwrap_or(&Value::Nil))? != "many";
-        self.tell(answer)?;
+        let reply = self.call(script, ("0", PageSize::FIRST), extra).await?;
+        let is_counted = text(reply.first().unwrap_or(&Value::Nil))? != "many";
+        self.report_all(reply)?;
         Ok(is_counted)
     }
 
@@ -202,8 +209,8 @@ impl<F: FnMut(Finding)> Look<'_, F> {
     }
 
     /// Reports the findings of a reply, which follow its first two fields.
-    fn tell(&mut self, answer: Vec<Value>) -> Result<usize, QueueError> {
-        let mut fields = answer.into_iter().skip(2);
+    fn report_all(&mut self, reply: Vec<Value>) -> Result<usize, QueueError> {
+        let mut fields = reply.into_iter().skip(2);
         let mut reported = 0;
         while let (Some(kind), Some(subject), Some(detail), Some(done)) =
             (fields.next(), fields.next(), fields.next(), fields.next())
@@ -264,8 +271,8 @@ impl<F: FnMut(Finding)> Look<'_, F> {
         if self.checkup.repair {
             let mut call = DOCTOR_OUTBOX.call(&self.keys);
             call.arg(&field[..]).arg(&value[..]);
-            let answer = array(script::run_one_safe(&self.queue.connection, call).await?)?;
-            if let [broken, Value::Int(1)] = answer.as_slice() {
+            let reply = array(script::run_one_safe(&self.queue.connection, call).await?)?;
+            if let [broken, Value::Int(1)] = reply.as_slice() {
                 done = format!("moved to {}", text(broken)?);
             }
         }

@@ -18,7 +18,7 @@ impl Queue {
     /// Everything that is known of an id; none if it is unknown. O(log n) in each shard of the topic.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn get(&self, topic: &TopicName, id: &JobId) -> Result<Option<Job>, QueueError> {
         let shards = self.shards(topic).await?;
         let call = |shard: Shard| {
@@ -26,10 +26,10 @@ impl Queue {
             call.arg(id.as_bytes());
             call
         };
-        let answers = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
+        let replies = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
         let mut found: Option<Job> = None;
-        for answer in answers {
-            let mut reply = Reply::read(array(answer?)?)?;
+        for values in replies {
+            let mut reply = Reply::read(array(values?)?)?;
             if let Some(state) = reply.state() {
                 let job = reply.job(id.clone(), state);
                 found = Some(match found {
@@ -160,14 +160,14 @@ impl Reply {
     /// A job that holds a permit of its key has the time at which it was admitted as its score in
     /// `ready`, and its due time in `turns:of`.
     fn due_at_ms(&self, state: JobState) -> Option<u64> {
-        let turn =
-            self.text("turn").and_then(|turn| turn.split_once(' ')).map(|(due, _)| score(due));
+        let permit = self.text("permit").and_then(|permit| permit.split_once(' '));
+        let due_of_permit = permit.map(|(due, _)| score(due));
         match state {
             JobState::Pending => self.number("pending"),
             JobState::Retry => self.number("retry"),
             JobState::Blocked => self.number("blocked"),
-            JobState::Unack => turn,
-            JobState::Ready => turn.or_else(|| self.text("ready").map(due_of_ready)),
+            JobState::Unack => due_of_permit,
+            JobState::Ready => due_of_permit.or_else(|| self.text("ready").map(due_of_ready)),
             JobState::Dead | JobState::Done | JobState::Held => None,
         }
     }

@@ -60,7 +60,7 @@ impl Queue {
     /// All topics in `duebox:topics`, by name. Invalid names are left out.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn topics(&self) -> Result<Vec<TopicName>, QueueError> {
         let mut members = redis::cmd("SMEMBERS");
         members.arg(self.keys.topics_key());
@@ -77,7 +77,7 @@ impl Queue {
     /// Adds topics to `duebox:topics`.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn register(&self, topics: &[TopicName]) -> Result<(), QueueError> {
         if topics.is_empty() {
             return Ok(());
@@ -94,13 +94,13 @@ impl Queue {
     /// key holds something else.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn is_registered(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let mut member = redis::cmd("SISMEMBER");
         member.arg(self.keys.topics_key()).arg(topic.as_str());
         match script::run_one_safe(&self.connection, member).await {
             Err(error) if error.is_of_topic() => Ok(false),
-            answer => Ok(count(&answer?)? > 0),
+            reply => Ok(count(&reply?)? > 0),
         }
     }
 
@@ -108,24 +108,24 @@ impl Queue {
     /// shard whose keys Redis refuses has an error of its own.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn peek(
         &self,
         shards: &[Shard],
     ) -> Result<Vec<Result<Option<Duration>, QueueError>>, QueueError> {
         let peek = |shard: &Shard| PEEK.call(&self.keys.of(shard));
-        let answers = script::run_safe(&self.connection, shards.iter().map(peek).collect()).await?;
-        let read = |answer: Result<Value, QueueError>| {
-            Ok(optional_score(&answer?)?.map(Duration::from_millis))
+        let replies = script::run_safe(&self.connection, shards.iter().map(peek).collect()).await?;
+        let read = |reply: Result<Value, QueueError>| {
+            Ok(optional_score(&reply?)?.map(Duration::from_millis))
         };
-        for_each_topic(answers.into_iter().map(read))
+        for_each_topic(replies.into_iter().map(read))
     }
 
     /// Jobs of each topic by state, over all its shards, in one pipeline; in two if the number of
     /// shards is not cached for all. What Redis refuses counts 0, and [`Depths::fault`] says why.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn depths(&self, topics: &[TopicName]) -> Result<Vec<Depths>, QueueError> {
         if topics.is_empty() {
             return Ok(Vec::new());
@@ -143,9 +143,9 @@ impl Queue {
             asked.push((shards.len(), fault));
         }
         calls.push(redis::cmd("TIME"));
-        let mut answers = script::run_safe(&self.connection, calls).await?;
-        let now_ms = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
-        let mut values = for_each_topic(answers)?.into_iter();
+        let mut replies = script::run_safe(&self.connection, calls).await?;
+        let now_ms = read_time(replies.pop().unwrap_or(Ok(Value::Nil))?)?;
+        let mut values = for_each_topic(replies)?.into_iter();
         let mut depths = Vec::with_capacity(topics.len());
         for (shards, fault) in asked {
             let mut whole = Depths { now_ms, fault, ..Depths::default() };
@@ -225,7 +225,7 @@ struct Fields<I> {
 impl<I: Iterator<Item = Result<Value, QueueError>>> Fields<I> {
     /// Reads the next reply; none if it cannot be read.
     fn next<T>(&mut self, read: impl FnOnce(Value) -> Result<T, QueueError>) -> Option<T> {
-        let missing = || Err(QueueError::Answer("a topic's depths are cut short".to_owned()));
+        let missing = || Err(QueueError::BadReply("a topic's depths are cut short".to_owned()));
         match self.replies.next().unwrap_or_else(missing).and_then(read) {
             Ok(value) => Some(value),
             Err(error) => {

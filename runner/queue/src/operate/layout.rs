@@ -11,7 +11,7 @@ impl Queue {
     /// tells that Redis does not write, because it is a replica or out of memory.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused; [`QueueError::Layout`] if the stored version is not
+    /// [`QueueError`] if Redis did not reply or refused; [`QueueError::Layout`] if the stored version is not
     /// one that this program knows.
     pub async fn declare_layout(&self) -> Result<(), QueueError> {
         let mut declare = redis::cmd("SET");

@@ -52,7 +52,7 @@ pub enum PageOrder {
     Oldest,
 }
 
-/// The place where a page ended. Places are ordered by time, then by id.
+/// Where a page ended. Cursors are ordered by time, then by id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     ended_at_ms: u64,
@@ -111,13 +111,13 @@ struct Entry {
 }
 
 impl Entry {
-    fn place(&self) -> Cursor {
+    fn cursor(&self) -> Cursor {
         Cursor::new(self.ended_at_ms, self.id.clone())
     }
 }
 
 impl Cursor {
-    /// The place of a job in a list.
+    /// The cursor at a job.
     pub fn new(ended_at_ms: u64, id: JobId) -> Self {
         Self { ended_at_ms, id }
     }
@@ -147,7 +147,7 @@ impl Queue {
     /// A page of dead jobs. With a class it looks at [`BATCH_MAX`] of them at most.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn list_dead(
         &self,
         topic: &TopicName,
@@ -168,7 +168,7 @@ impl Queue {
     /// A page of done jobs.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn list_done(
         &self,
         topic: &TopicName,
@@ -204,10 +204,10 @@ impl Queue {
             call.arg(query.limit.clamp(1, BATCH_MAX));
             call
         };
-        let answers = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
-        let mut pages = Vec::with_capacity(answers.len());
-        for answer in answers {
-            pages.push(Page::read(array(answer?)?)?);
+        let replies = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
+        let mut pages = Vec::with_capacity(replies.len());
+        for reply in replies {
+            pages.push(Page::read(array(reply?)?)?);
         }
         Ok(Page::merge(pages, query))
     }
@@ -237,14 +237,14 @@ impl Page<Entry> {
             |one: Cursor, other: Cursor| if is_before(&other, &one) { other } else { one };
         let end = pages.iter_mut().filter_map(|page| page.next.take()).reduce(earlier);
         let mut jobs: Vec<Entry> = pages.into_iter().flat_map(|page| page.jobs).collect();
-        jobs.retain(|job| end.as_ref().is_none_or(|end| !is_before(end, &job.place())));
-        jobs.sort_by_key(Entry::place);
+        jobs.retain(|job| end.as_ref().is_none_or(|end| !is_before(end, &job.cursor())));
+        jobs.sort_by_key(Entry::cursor);
         if query.order == PageOrder::Newest {
             jobs.reverse();
         }
         let limit = query.limit.clamp(1, BATCH_MAX);
         let next = match jobs.get(limit - 1) {
-            Some(last) if jobs.len() > limit => Some(last.place()),
+            Some(last) if jobs.len() > limit => Some(last.cursor()),
             _ => end,
         };
         jobs.truncate(limit);
@@ -257,7 +257,7 @@ impl Page<Entry> {
         }
         let mut jobs = Vec::with_capacity(fields.len() / 3);
         let mut fields = fields.into_iter();
-        let mut next = || fields.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()));
+        let mut next = || fields.next().ok_or_else(|| QueueError::BadReply("cut short".to_owned()));
         let has_more = count(&next()?)? > 0;
         let last = Cursor::new(score(text(&next()?)?), JobId::from_redis(bytes(next()?)?));
         for _ in 1..jobs.capacity() {

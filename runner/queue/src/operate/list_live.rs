@@ -38,7 +38,7 @@ impl Queue {
     /// values are moved to the nearest bound.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn list_live(
         &self,
         topic: &TopicName,
@@ -54,12 +54,12 @@ impl Queue {
                 calls.push(call);
             }
         }
-        let mut answers = script::run_safe(&self.connection, calls).await?.into_iter();
+        let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
         let mut all = Vec::new();
         for (_, state) in STAGES {
             let mut found = Vec::new();
-            for answer in answers.by_ref().take(shards.len()) {
-                found.extend(read(state, answer?)?);
+            for reply in replies.by_ref().take(shards.len()) {
+                found.extend(read(state, reply?)?);
             }
             found.sort_by_key(|job| job.at_ms);
             found.truncate(limit);
@@ -70,8 +70,8 @@ impl Queue {
 }
 
 /// Decodes the jobs of one state with their scores.
-fn read(state: JobState, answer: Value) -> Result<Vec<LiveJob>, QueueError> {
-    let mut fields = array(answer)?.into_iter();
+fn read(state: JobState, reply: Value) -> Result<Vec<LiveJob>, QueueError> {
+    let mut fields = array(reply)?.into_iter();
     let mut jobs = Vec::with_capacity(fields.len() / 2);
     while let (Some(member), Some(number)) = (fields.next(), fields.next()) {
         let (member, number) = (bytes(member)?, text(&number)?);

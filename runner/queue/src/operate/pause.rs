@@ -13,7 +13,7 @@ impl Queue {
     /// False if it was paused before.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn pause(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let is_changed = self.set_paused(topic, "pause").await?;
         match self.register(std::slice::from_ref(topic)).await {
@@ -26,7 +26,7 @@ impl Queue {
     /// Resumes a topic and wakes its runners. False if it was not paused.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn resume(&self, topic: &TopicName) -> Result<bool, QueueError> {
         self.set_paused(topic, "resume").await
     }
@@ -34,7 +34,7 @@ impl Queue {
     /// True if the topic is paused, by its first shard.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn is_paused(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let mut get = redis::cmd("HGET");
         get.arg(self.keys.of_first(topic).key("meta")).arg("paused");
@@ -58,10 +58,10 @@ impl Queue {
     async fn set_paused(&self, topic: &TopicName, action: &str) -> Result<bool, QueueError> {
         let shards = self.shards(topic).await?;
         let calls = shards.all().map(|shard| self.pause_call(&shard, action)).collect();
-        let answers = script::run(&self.connection, calls).await?;
+        let replies = script::run(&self.connection, calls).await?;
         let mut is_changed = false;
-        for answer in answers {
-            is_changed |= count(&answer?)? > 0;
+        for reply in replies {
+            is_changed |= count(&reply?)? > 0;
         }
         Ok(is_changed)
     }

@@ -127,27 +127,27 @@ impl Queue {
     /// The ACL rules that the user of this connection lacks for a role, such as `+evalsha`.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer, or does not permit the question itself (`+eval_ro`).
+    /// [`QueueError`] if Redis did not reply, or does not permit the question itself (`+eval_ro`).
     pub async fn missing_permissions(&self, role: Role) -> Result<Vec<String>, QueueError> {
         let mut ask = redis::cmd("EVAL_RO");
         ask.arg(ASK).arg(0);
         let mut asked = Vec::new();
-        let mut place = 1;
+        let mut index = 1;
         for Permission(name, sample, roles) in &PERMISSIONS {
             if !roles.contains(role.letter()) {
                 continue;
             }
             let words: Vec<String> = words_of(&self.keys, name, sample);
-            asked.push((place, *name, sample.contains("KEY")));
-            place += words.len() + 1;
+            asked.push((index, *name, sample.contains("KEY")));
+            index += words.len() + 1;
             ask.arg(words.len()).arg(words);
         }
-        let answer = array(script::run_one_safe(&self.connection, ask).await?)?;
-        let missing: Vec<usize> = answer.iter().filter_map(position).collect();
-        let is_missing = |place: &usize| missing.contains(place);
+        let reply = array(script::run_one_safe(&self.connection, ask).await?)?;
+        let missing: Vec<usize> = reply.iter().filter_map(position).collect();
+        let is_missing = |index: &usize| missing.contains(index);
         let of_keys = || asked.iter().filter(|(.., is_of_key)| *is_of_key);
-        let has_keys = of_keys().any(|(place, ..)| !is_missing(place));
-        let lacking = asked.iter().filter(|(place, ..)| is_missing(place));
+        let has_keys = of_keys().any(|(index, ..)| !is_missing(index));
+        let lacking = asked.iter().filter(|(index, ..)| is_missing(index));
         let lacking = lacking.filter(|(.., is_of_key)| has_keys || !is_of_key);
         let mut rules: Vec<String> = lacking.map(|(_, name, _)| self.rule_of(name)).collect();
         if !has_keys {
@@ -195,7 +195,7 @@ fn words_of(keys: &Keys, name: &str, sample: &str) -> Vec<String> {
 
 fn position(value: &Value) -> Option<usize> {
     match value {
-        Value::Int(place) => usize::try_from(*place).ok(),
+        Value::Int(index) => usize::try_from(*index).ok(),
         other => text(other).ok()?.parse().ok(),
     }
 }

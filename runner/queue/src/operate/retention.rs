@@ -1,4 +1,4 @@
-//! Deletes what has ended: dead and done jobs past their retention, expired marks and values, and the state of
+//! Deletes what has ended: dead and done jobs past their retention, expired records and values, and the state of
 //! removed schedules.
 //! Every call is bounded and reports how much it deleted; live keys are not touched. Age and count
 //! apply to each shard.
@@ -13,7 +13,7 @@ use crate::error::{QueueError, for_each_topic};
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, count, unexpected};
-use crate::wire::script::{self, KV_PRUNE, LuaScript, PRUNE, PRUNE_MARKS, PRUNE_TICKS};
+use crate::wire::script::{self, KV_PRUNE, LuaScript, PRUNE, PRUNE_RECORDS, PRUNE_TICKS};
 
 /// Keys of which one exists as long as a shard has something to delete.
 const FORGETTABLE: [&str; 6] = ["dead", "done", "unique", "inbox", "kv:at", "ticks"];
@@ -40,8 +40,8 @@ pub struct Pruned {
     pub dead: u64,
     /// Done jobs.
     pub done: u64,
-    /// Marks.
-    pub marks: PrunedMarks,
+    /// Records that have expired.
+    pub records: PrunedRecords,
     /// Values of the key-value store.
     pub values: u64,
     /// Schedules that no runner has had for long.
@@ -50,12 +50,12 @@ pub struct Pruned {
     pub more: bool,
 }
 
-/// Expired marks that were deleted.
+/// Expired records that were deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PrunedMarks {
+pub struct PrunedRecords {
     /// Reserved ids of done jobs.
     pub held: u64,
-    /// Marks of relayed follow-ups.
+    /// Dedup records of relayed follow-ups.
     pub follow_ups: u64,
 }
 
@@ -64,7 +64,7 @@ impl Queue {
     /// number.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn prune_older(&self, shard: &Shard, age: Duration) -> Result<u64, QueueError> {
         self.prune_by(shard, "before", millis(age)).await
     }
@@ -72,7 +72,7 @@ impl Queue {
     /// Deletes the oldest dead jobs above `kept`, at most [`BATCH_MAX`]; returns their number.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn prune_above(&self, shard: &Shard, kept: u64) -> Result<u64, QueueError> {
         self.prune_by(shard, "above", kept).await
     }
@@ -81,7 +81,7 @@ impl Queue {
     /// many there were.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn prune(&self, topic: &TopicName, ids: &[JobId]) -> Result<u64, QueueError> {
         let shards = self.shards(topic).await?;
         let mut pruned: u64 = 0;
@@ -99,12 +99,12 @@ impl Queue {
         Ok(pruned)
     }
 
-    /// Deletes what a shard no longer keeps, and expired marks and values: at most [`BATCH_MAX`] of
+    /// Deletes what a shard no longer keeps, and expired records and values: at most [`BATCH_MAX`] of
     /// each, in one pipeline. Without limits the topic's own rules in Redis hold ([`Limits`](crate::Limits));
     /// a topic without rules keeps its jobs.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn prune_ended(
         &self,
         shard: &Shard,
@@ -119,7 +119,7 @@ impl Queue {
     /// refuses has an error of its own, after everything that could be deleted.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn prune_ended_all(
         &self,
         shards: &[(Shard, Option<RetentionLimits>)],
@@ -141,9 +141,9 @@ impl Queue {
                 asked.push(tidied);
             }
         }
-        let mut answers = script::run_safe(&self.connection, calls).await?.into_iter();
+        let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
         for tidied in asked {
-            *tidied = Pruned::read(&mut answers, TOGETHER_MAX);
+            *tidied = Pruned::read(&mut replies, TOGETHER_MAX);
         }
         for_each_topic(tidied)
     }
@@ -166,20 +166,20 @@ impl Queue {
             prune("dead", "above", |keep| keep.dead_most),
             prune("done", "before", |keep| millis(keep.done_for)),
             prune("done", "above", |keep| keep.done_most),
-            sweep(&PRUNE_MARKS),
+            sweep(&PRUNE_RECORDS),
             sweep(&KV_PRUNE),
             sweep(&PRUNE_TICKS),
         ]
     }
 
-    /// Deletes expired marks, at most [`BATCH_MAX`] of each kind.
+    /// Deletes expired records, at most [`BATCH_MAX`] of each kind.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
-    pub async fn prune_marks(&self, shard: &Shard) -> Result<PrunedMarks, QueueError> {
-        let mut call = PRUNE_MARKS.call(&self.keys.of(shard));
+    /// [`QueueError`] if Redis did not reply or refused.
+    pub async fn prune_records(&self, shard: &Shard) -> Result<PrunedRecords, QueueError> {
+        let mut call = PRUNE_RECORDS.call(&self.keys.of(shard));
         call.arg(BATCH_MAX);
-        PrunedMarks::read(script::run_one_safe(&self.connection, call).await?)
+        PrunedRecords::read(script::run_one_safe(&self.connection, call).await?)
     }
 
     async fn prune_by(&self, shard: &Shard, by: &str, bound: u64) -> Result<u64, QueueError> {
@@ -192,23 +192,23 @@ impl Queue {
 impl Pruned {
     /// Decodes the replies of one shard; each call deleted `most` at most.
     fn read(
-        answers: &mut impl Iterator<Item = Result<Value, QueueError>>,
+        replies: &mut impl Iterator<Item = Result<Value, QueueError>>,
         most: usize,
     ) -> Result<Self, QueueError> {
-        // All answers of the shard are taken, even if the first is an error.
-        let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
+        // All replies of the shard are taken, even if the first is an error.
+        let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
         let counts = [next(), next(), next(), next()];
-        let (marks, values, schedules) = (next(), next(), next());
+        let (records, values, schedules) = (next(), next(), next());
         let mut pruned = [0; 4];
-        for (pruned, answer) in pruned.iter_mut().zip(counts) {
-            *pruned = count(&answer?)?;
+        for (pruned, reply) in pruned.iter_mut().zip(counts) {
+            *pruned = count(&reply?)?;
         }
-        let (marks, values) = (PrunedMarks::read(marks?)?, count(&values?)?);
-        let largest = pruned.into_iter().chain([marks.held, marks.follow_ups, values]).max();
+        let (records, values) = (PrunedRecords::read(records?)?, count(&values?)?);
+        let largest = pruned.into_iter().chain([records.held, records.follow_ups, values]).max();
         Ok(Self {
             dead: pruned[0] + pruned[1],
             done: pruned[2] + pruned[3],
-            marks,
+            records,
             values,
             schedules: count(&schedules?)?,
             more: largest >= Some(most as u64),
@@ -216,11 +216,11 @@ impl Pruned {
     }
 }
 
-impl PrunedMarks {
-    fn read(answer: Value) -> Result<Self, QueueError> {
-        let marks = array(answer)?;
-        let [held, follow_ups] = marks.as_slice() else {
-            return Err(unexpected(&Value::Array(marks)));
+impl PrunedRecords {
+    fn read(reply: Value) -> Result<Self, QueueError> {
+        let records = array(reply)?;
+        let [held, follow_ups] = records.as_slice() else {
+            return Err(unexpected(&Value::Array(records)));
         };
         Ok(Self { held: count(held)?, follow_ups: count(follow_ups)? })
     }

@@ -34,7 +34,7 @@ impl Queue {
     /// shard may be met more than once.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused; the next step is the same one then.
+    /// [`QueueError`] if Redis did not reply or refused; the next step is the same one then.
     pub async fn scan_pending(&self, scan: &mut KeyScan) -> Result<Vec<Shard>, QueueError> {
         let pattern = self.keys.pending_pattern();
         let (cursor, keys) =

@@ -35,17 +35,17 @@ impl Queue {
     /// Cancels one job.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn cancel(&self, topic: &TopicName, id: &JobId) -> Result<Cancelled, QueueError> {
         let words = self.cancel_many(topic, std::slice::from_ref(id)).await?;
-        words.into_iter().next().ok_or_else(|| QueueError::Answer("none".to_owned()))
+        words.into_iter().next().ok_or_else(|| QueueError::BadReply("none".to_owned()))
     }
 
     /// Cancels jobs. Every [`BATCH_MAX`] are one atomic transition in each shard of the topic. O(log
     /// n) for each job and shard.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn cancel_many(
         &self,
         topic: &TopicName,
@@ -62,8 +62,8 @@ impl Queue {
                 call
             };
             let mut met = vec![Cancelled::None; batch.len()];
-            for answer in script::run(&self.connection, shards.all().map(call).collect()).await? {
-                for (met, value) in met.iter_mut().zip(array(answer?)?) {
+            for reply in script::run(&self.connection, shards.all().map(call).collect()).await? {
+                for (met, value) in met.iter_mut().zip(array(reply?)?) {
                     *met = met.or(Cancelled::read(&value)?);
                 }
             }

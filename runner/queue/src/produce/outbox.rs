@@ -14,7 +14,7 @@ use crate::wire::reply::{array, bytes, count, score, text};
 use crate::wire::script::{self, OUTBOX, TRIM_OUTBOX};
 
 /// How long after it was read an entry may be pushed. The clocks of two Redis servers may differ by
-/// as much again before a mark could be removed too early.
+/// as much again before a dedup record could be removed too early.
 const STALE: Duration = Duration::from_secs(60);
 /// Entries in one read.
 const ENTRIES_MAX: usize = 100;
@@ -31,13 +31,13 @@ pub(super) struct Reading {
     pub(super) not_after_ms: u64,
 }
 
-/// One follow-up with its mark.
+/// One follow-up with its dedup record.
 pub(super) struct Parcel {
     /// The field of its entry.
     pub(super) entry: Bytes,
     /// Its number in the ack.
     pub(super) number: u64,
-    pub(super) mark: Vec<u8>,
+    pub(super) dedup_record: Vec<u8>,
     acked_at_ms: u64,
     pub(super) follow_up: FollowUp,
 }
@@ -47,7 +47,7 @@ impl Queue {
     /// own.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn outbox_lengths(
         &self,
         shards: &[Shard],
@@ -57,9 +57,9 @@ impl Queue {
             length.arg(self.keys.of(shard).key("outbox"));
             length
         };
-        let answers =
+        let replies =
             script::run_safe(&self.connection, shards.iter().map(length).collect()).await?;
-        for_each_topic(answers.into_iter().map(|answer| count(&answer?)))
+        for_each_topic(replies.into_iter().map(|reply| count(&reply?)))
     }
 
     /// Reads some entries of an outbox other than these.
@@ -114,25 +114,25 @@ impl Queue {
             let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
             trim.arg(&entry[..]).arg(numbers.join(" "));
         }
-        let answer = array(script::run_one(&self.connection, trim).await?)?;
-        answer.iter().map(|trimmed| Ok(count(trimmed)? > 0)).collect()
+        let reply = array(script::run_one(&self.connection, trim).await?)?;
+        reply.iter().map(|trimmed| Ok(count(trimmed)? > 0)).collect()
     }
 }
 
 impl Parcel {
     pub(super) fn bytes(&self) -> usize {
-        self.mark.len() + self.follow_up.bytes()
+        self.dedup_record.len() + self.follow_up.bytes()
     }
 
     pub(super) fn add_to(&self, call: &mut Cmd) {
         let FollowUp { id, due, payload, options, .. } = &self.follow_up;
-        call.arg(&self.mark).arg(id.as_bytes()).arg(due.at_ms(self.acked_at_ms));
+        call.arg(&self.dedup_record).arg(id.as_bytes()).arg(due.at_ms(self.acked_at_ms));
         call.arg(&payload[..]).arg(options.to_json());
     }
 }
 
 impl Entry {
-    /// Its follow-ups, each with a mark of its own.
+    /// Its follow-ups, each with a dedup record of its own.
     pub(super) fn unpack(&self, source: &Shard) -> Result<Vec<Parcel>, String> {
         let space = self.value.iter().position(|byte| *byte == b' ');
         let (acked_at_ms, follow_ups) = space
@@ -140,10 +140,10 @@ impl Entry {
             .and_then(|(time, at)| Some((time.parse().ok()?, self.value.slice(at..))))
             .ok_or("it does not say when it was acked")?;
         let parcel = |(number, follow_up): (u64, FollowUp)| {
-            let mut mark = format!("{}:", source.tag()).into_bytes();
-            mark.extend_from_slice(&self.field);
-            mark.extend_from_slice(format!(":{number}").as_bytes());
-            Parcel { entry: self.field.clone(), number, mark, acked_at_ms, follow_up }
+            let mut dedup_record = format!("{}:", source.tag()).into_bytes();
+            dedup_record.extend_from_slice(&self.field);
+            dedup_record.extend_from_slice(format!(":{number}").as_bytes());
+            Parcel { entry: self.field.clone(), number, dedup_record, acked_at_ms, follow_up }
         };
         let decoded = FollowUp::decode(&follow_ups).map_err(|error| error.to_string())?;
         Ok(decoded.into_iter().map(parcel).collect())

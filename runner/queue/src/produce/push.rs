@@ -159,7 +159,7 @@ impl IfExists {
     }
 }
 
-/// Jobs of one script call, by their places in the slice that is pushed.
+/// Jobs of one script call, by their indices in the slice that is pushed.
 struct Batch {
     shard: Shard,
     at: Vec<usize>,
@@ -175,8 +175,8 @@ impl Queue {
     /// if its jobs are done by then.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused; batches before the one that failed are
-    /// stored, and pushing them again answers `exists`.
+    /// [`QueueError`] if Redis did not reply or refused; batches before the one that failed are
+    /// stored, and pushing them again replies `exists`.
     pub async fn push(
         &self,
         topic: &TopicName,
@@ -184,8 +184,8 @@ impl Queue {
         if_exists: IfExists,
     ) -> Result<Vec<Pushed>, QueueError> {
         let spread = jobs.iter().map(|job| (spread_by(&job.id, &job.options), &job.id));
-        let places = self.places(topic, spread.collect()).await?;
-        let batches = batches(jobs, places);
+        let shard_of_each = self.shard_of_each(topic, spread.collect()).await?;
+        let batches = batches(jobs, shard_of_each);
         let mut words = vec![None; jobs.len()];
         for some in batches.chunks(PIPELINE_BATCHES) {
             let mut calls = Vec::with_capacity(some.len() + 1);
@@ -197,28 +197,28 @@ impl Queue {
             let mut seen = redis::cmd("SADD");
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
             calls.push(seen);
-            let Replies { values: mut answers, are_repeated } =
+            let Replies { values: mut replies, are_repeated } =
                 script::send(&self.connection, calls, Repeat::Always).await?;
             // The set of topics is advisory: without it the jobs are stored all the same.
-            answers.truncate(some.len());
-            for (batch, answer) in some.iter().zip(answers) {
-                let answer = answer
+            replies.truncate(some.len());
+            for (batch, reply) in some.iter().zip(replies) {
+                let reply = reply
                     .map_err(|error| if are_repeated { error.of_repetition() } else { error })?;
-                for (&at, value) in batch.at.iter().zip(array(answer)?) {
+                for (&at, value) in batch.at.iter().zip(array(reply)?) {
                     words[at] = Some(Pushed::read(&value)?);
                 }
             }
         }
-        let cut_short = || QueueError::Answer("not every push was answered".to_owned());
+        let cut_short = || QueueError::BadReply("not every push was answered".to_owned());
         words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()
     }
 }
 
 /// Groups jobs by shard, in their order.
-fn batches(jobs: &[NewJob], places: Vec<Shard>) -> Vec<Batch> {
+fn batches(jobs: &[NewJob], shard_of_each: Vec<Shard>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut open: BTreeMap<Shard, usize> = BTreeMap::new();
-    for (at, (job, shard)) in jobs.iter().zip(places).enumerate() {
+    for (at, (job, shard)) in jobs.iter().zip(shard_of_each).enumerate() {
         let bytes = job.payload.len();
         let fits = |batch: &Batch| batch.at.len() < BATCH_MAX && batch.bytes + bytes <= BATCH_BYTES;
         match open.get(&shard).and_then(|&number| batches.get_mut(number)) {

@@ -2,15 +2,15 @@
 //! to the topics they are for.
 //!
 //! ```text
-//!  ack ─▶ outbox ──1 read──▶ relay ──2 push, mark──▶ topic + inbox
+//!  ack ─▶ outbox ──1 read──▶ relay ──2 push, record──▶ topic + inbox
 //!            ▲                 │ │
-//!            └──3 remove───────┘ └──4 the mark may go in two minutes──▶ inbox
+//!            └──3 remove───────┘ └──4 the record may go in two minutes──▶ inbox
 //! ```
 //!
 //! Any runner may relay, several at once too, and any may die between two steps. Nothing is lost: a
-//! follow-up stays in the outbox until it is pushed. Nothing is pushed twice: a mark in the target's
-//! `inbox` records each push, even after the job is done. A mark is removed only after its follow-up has
-//! left the outbox and every earlier reader is too late: a push is refused a minute after its entry was
+//! follow-up stays in the outbox until it is pushed. Nothing is pushed twice: a dedup record in the
+//! target's `inbox` stands for each push, even after the job is done. It is removed only after its follow-up
+//! has left the outbox and every earlier reader is too late: a push is refused a minute after its entry was
 //! read. A target that refuses its follow-ups holds up no other: what was pushed leaves the outbox, the
 //! rest stays.
 
@@ -65,7 +65,7 @@ pub struct RelayPass {
 struct Round {
     /// How many follow-ups each entry has.
     entries: BTreeMap<Bytes, usize>,
-    /// Follow-ups that need not be pushed again, by the shards that have their marks.
+    /// Follow-ups that need not be pushed again, by the shards that have their dedup records.
     done: Vec<(Shard, Vec<Parcel>)>,
     /// It is too late for what was read: read it again.
     is_late: bool,
@@ -77,7 +77,7 @@ impl Queue {
     /// and the pass is over when nothing is [`more`](Relayed::more).
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer, or refused to read the outbox. What was not relayed is
+    /// [`QueueError`] if Redis did not reply, or refused to read the outbox. What was not relayed is
     /// still there.
     pub async fn relay(&self, shard: &Shard, pass: &mut RelayPass) -> Result<Relayed, QueueError> {
         let Reading { entries, not_after_ms } = self.read_outbox(shard, pass.stayed.iter()).await?;
@@ -97,7 +97,7 @@ impl Queue {
                         "the outbox entry {} of {shard} cannot be read: {reason}",
                         String::from_utf8_lossy(&entry.field)
                     ));
-                    pass.stays(entry.field);
+                    pass.add_stayed(entry.field);
                 }
             }
         }
@@ -121,11 +121,11 @@ impl Queue {
             return Ok(());
         }
         let count = parcels.len();
-        let by_shard = match self.spread(target, parcels).await {
+        let by_shard = match self.group_by_shard(target, parcels).await {
             Ok(by_shard) => by_shard,
             Err(error) => {
                 pass.refused_topics.insert(target.clone());
-                return round.refused(target, count, error);
+                return round.record_refusal(target, count, error);
             }
         };
         for (shard, mut parcels) in by_shard {
@@ -137,14 +137,14 @@ impl Queue {
             round.done.push((shard.clone(), parcels));
             if let Err(error) = pushed {
                 pass.refused_shards.insert(shard);
-                round.refused(target, rest, error)?;
+                round.record_refusal(target, rest, error)?;
             }
         }
         Ok(())
     }
 
     /// Groups the follow-ups to a topic by its shards.
-    async fn spread(
+    async fn group_by_shard(
         &self,
         topic: &TopicName,
         parcels: Vec<Parcel>,
@@ -152,23 +152,23 @@ impl Queue {
         let jobs = parcels.iter().map(|Parcel { follow_up, .. }| {
             (spread_by(&follow_up.id, &follow_up.options), &follow_up.id)
         });
-        let mut places = self.places(topic, jobs.collect()).await?;
-        self.follow_marks(topic, &parcels, &mut places).await?;
+        let mut shard_of_each = self.shard_of_each(topic, jobs.collect()).await?;
+        self.follow_dedup_records(topic, &parcels, &mut shard_of_each).await?;
         let mut by_shard: BTreeMap<Shard, Vec<Parcel>> = BTreeMap::new();
-        for (shard, parcel) in places.into_iter().zip(parcels) {
+        for (shard, parcel) in shard_of_each.into_iter().zip(parcels) {
             by_shard.entry(shard).or_default().push(parcel);
         }
         Ok(by_shard)
     }
 
-    /// Sends a follow-up to the shard of its mark: a relay under another number of shards pushed it
+    /// Sends a follow-up to the shard of its dedup record: a relay under another number of shards pushed it
     /// there and died before it removed the entry. Without this the job would run twice if it is done
     /// by now.
-    async fn follow_marks(
+    async fn follow_dedup_records(
         &self,
         topic: &TopicName,
         parcels: &[Parcel],
-        places: &mut [Shard],
+        shard_of_each: &mut [Shard],
     ) -> Result<(), QueueError> {
         let shards = self.shards(topic).await?;
         let mut asked: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
@@ -182,12 +182,12 @@ impl Queue {
                 let mut call = redis::cmd("ZMSCORE");
                 call.arg(self.keys.of(&shard).key("inbox"));
                 for &at in some {
-                    call.arg(&parcels[at].mark);
+                    call.arg(&parcels[at].dedup_record);
                 }
                 let scores = array(script::run_one_safe(&self.connection, call).await?)?;
                 for (&at, score) in some.iter().zip(&scores) {
                     if *score != Value::Nil {
-                        places[at] = shard.clone();
+                        shard_of_each[at] = shard.clone();
                     }
                 }
             }
@@ -234,8 +234,8 @@ impl Queue {
         }
         let mut seen = redis::cmd("SADD");
         seen.arg(self.keys.topics_key()).arg(shard.topic().as_str());
-        let mut answers = script::run_safe(&self.connection, vec![seen, call]).await?;
-        let words = match answers.pop().unwrap_or(Ok(Value::Nil))? {
+        let mut replies = script::run_safe(&self.connection, vec![seen, call]).await?;
+        let words = match replies.pop().unwrap_or(Ok(Value::Nil))? {
             Value::Array(words) => words,
             late if text(&late)? == "late" => {
                 round.is_late = true;
@@ -257,7 +257,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes what was pushed from the outbox, and then releases its marks.
+    /// Removes what was pushed from the outbox, and then releases its dedup records.
     async fn remove_done(
         &self,
         shard: &Shard,
@@ -280,13 +280,13 @@ impl Queue {
         round.relayed.entries = whole.len() as u64;
         if !round.is_late {
             let stay = round.entries.keys().filter(|entry| !whole.contains(entry));
-            stay.for_each(|entry| pass.stays(entry.clone()));
+            stay.for_each(|entry| pass.add_stayed(entry.clone()));
         }
         for (target, parcels) in &round.done {
             let gone: Vec<_> =
                 parcels.iter().filter(|parcel| gone.contains(&parcel.entry)).collect();
-            if let Err(error) = self.release_marks(target, &gone).await {
-                // The marks stay for a week instead.
+            if let Err(error) = self.release_dedup_records(target, &gone).await {
+                // The records stay for a week instead.
                 if !error.is_refusal() {
                     return Err(error);
                 }
@@ -295,11 +295,15 @@ impl Queue {
         Ok(())
     }
 
-    async fn release_marks(&self, shard: &Shard, parcels: &[&Parcel]) -> Result<(), QueueError> {
+    async fn release_dedup_records(
+        &self,
+        shard: &Shard,
+        parcels: &[&Parcel],
+    ) -> Result<(), QueueError> {
         for some in parcels.chunks(PUSHED_MAX) {
             let mut call = RELAYED.call(&self.keys.of(shard));
             for parcel in some {
-                call.arg(&parcel.mark);
+                call.arg(&parcel.dedup_record);
             }
             script::run_one_safe(&self.connection, call).await?;
         }
@@ -309,7 +313,7 @@ impl Queue {
 
 impl RelayPass {
     /// Records that an entry stays in the outbox.
-    fn stays(&mut self, entry: Bytes) {
+    fn add_stayed(&mut self, entry: Bytes) {
         if self.stayed.len() == BATCH_MAX {
             self.stayed.pop_front();
         }
@@ -319,7 +323,7 @@ impl RelayPass {
 
 impl Round {
     /// Records that a topic refused its follow-ups. An error of Redis as a whole ends the call.
-    fn refused(
+    fn record_refusal(
         &mut self,
         target: &TopicName,
         jobs: usize,

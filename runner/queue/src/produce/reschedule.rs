@@ -48,7 +48,7 @@ impl Queue {
     /// the topic.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn reschedule(
         &self,
         topic: &TopicName,
@@ -62,8 +62,8 @@ impl Queue {
             call
         };
         let mut met = Rescheduled::None;
-        for answer in script::run(&self.connection, shards.all().map(call).collect()).await? {
-            match Rescheduled::read(&answer?)? {
+        for reply in script::run(&self.connection, shards.all().map(call).collect()).await? {
+            match Rescheduled::read(&reply?)? {
                 Rescheduled::None => {}
                 found => met = found,
             }

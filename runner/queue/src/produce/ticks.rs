@@ -64,7 +64,7 @@ impl Queue {
     /// Pushes the jobs of ticks, unless another runner was first.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer (repeating the call is harmless: it answers
+    /// [`QueueError`] if Redis did not reply (repeating the call is harmless: it answers
     /// [`Ticked::Taken`] if it was carried out) or refused.
     pub async fn tick(&self, topic: &TopicName, tick: &Tick<'_>) -> Result<Ticked, QueueError> {
         let mut call = TICK.call(&self.keys.of_first(topic));
@@ -80,10 +80,10 @@ impl Queue {
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
             calls.push(seen);
         }
-        let mut answers = script::run(&self.connection, calls).await?.into_iter();
-        let answer = answers.next().unwrap_or(Ok(Value::Nil))?;
+        let mut replies = script::run(&self.connection, calls).await?.into_iter();
+        let reply = replies.next().unwrap_or(Ok(Value::Nil))?;
         // That the set of topics was not written loses no tick.
-        Ticked::read(array(answer)?)
+        Ticked::read(array(reply)?)
     }
 
     /// Records that a runner has these schedules, each given with its topic, at `now_ms` on the clock of
@@ -91,7 +91,7 @@ impl Queue {
     /// ([`prune_ended`](Self::prune_ended)).
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn mark_schedules(
         &self,
         schedules: &[(TopicName, String)],
@@ -111,7 +111,7 @@ impl Queue {
     /// pipeline. What Redis refuses is missing, and [`ScheduleState::fault`] says why.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn schedule_states(
         &self,
         schedules: &[(TopicName, String)],
@@ -126,11 +126,11 @@ impl Queue {
             calls.extend([ticks, paused]);
         }
         calls.push(redis::cmd("TIME"));
-        let mut answers = script::run(&self.connection, calls).await?;
-        let now = read_time(answers.pop().unwrap_or(Ok(Value::Nil))?)?;
-        let mut answers = for_each_topic(answers)?.into_iter();
+        let mut replies = script::run(&self.connection, calls).await?;
+        let now = read_time(replies.pop().unwrap_or(Ok(Value::Nil))?)?;
+        let mut replies = for_each_topic(replies)?.into_iter();
         let mut states = Vec::with_capacity(schedules.len());
-        while let (Some(ticks), Some(paused)) = (answers.next(), answers.next()) {
+        while let (Some(ticks), Some(paused)) = (replies.next(), replies.next()) {
             let state = ticks.and_then(|ticks| ScheduleState::read(&ticks, &paused?));
             states.push(state.unwrap_or_else(ScheduleState::faulty));
         }
@@ -139,10 +139,10 @@ impl Queue {
 }
 
 impl Ticked {
-    fn read(answer: Vec<Value>) -> Result<Self, QueueError> {
-        let (word, rest) = match answer.split_first() {
+    fn read(reply: Vec<Value>) -> Result<Self, QueueError> {
+        let (word, rest) = match reply.split_first() {
             Some((word, rest)) => (text(word)?, rest),
-            None => return Err(unexpected(&Value::Array(answer))),
+            None => return Err(unexpected(&Value::Array(reply))),
         };
         match (word, rest) {
             ("ok", words) => {
@@ -152,7 +152,7 @@ impl Ticked {
                 Ok(Self::Taken { until: optional_score(until)?, line: text(line)?.to_owned() })
             }
             ("early", [wait]) => Ok(Self::Early(Duration::from_millis(score(text(wait)?)))),
-            _ => Err(unexpected(&Value::Array(answer))),
+            _ => Err(unexpected(&Value::Array(reply))),
         }
     }
 }

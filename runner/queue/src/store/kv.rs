@@ -68,7 +68,7 @@ impl Queue {
     /// The value of a name, if it has one that has not expired.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn kv_get(
         &self,
         topic: &TopicName,
@@ -85,11 +85,11 @@ impl Queue {
     }
 
     /// Writes a value if the condition holds; without a `ttl` (1 ms to 10 years) it does not expire.
-    /// A name has 1 to 256 bytes, a value at most 64 KiB. Without an answer the value may have been
+    /// A name has 1 to 256 bytes, a value at most 64 KiB. Without a reply the value may have been
     /// written.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn kv_set(
         &self,
         topic: &TopicName,
@@ -117,18 +117,18 @@ impl Queue {
             KvCondition::IfRevision(revision) => call.arg(revision),
         };
         for _ in 0..ROUNDS_MAX {
-            let answer = match (condition, by) {
+            let reply = match (condition, by) {
                 (KvCondition::Always, None) => {
                     script::run_one_safe(&self.connection, call.clone()).await?
                 }
                 _ => self.kv_write(&call, by).await?,
             };
-            match text(&answer)? {
+            match text(&reply)? {
                 "ok" => return Ok(KvWrite::Done(())),
                 "conflict" => return Ok(KvWrite::Conflict),
                 "full" => return Ok(KvWrite::Full),
                 "again" => {}
-                _ => return Err(unexpected(&answer)),
+                _ => return Err(unexpected(&reply)),
             }
         }
         Ok(KvWrite::Full)
@@ -137,7 +137,7 @@ impl Queue {
     /// Deletes a value; false if the name had no value.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn kv_delete(&self, topic: &TopicName, name: &[u8]) -> Result<bool, QueueError> {
         self.kv_delete_by(topic, name, None).await
     }
@@ -150,19 +150,19 @@ impl Queue {
     ) -> Result<bool, QueueError> {
         let mut call = self.kv_call(&KV_DELETE, topic);
         call.arg(name);
-        let answer = self.kv_write(&call, by).await?;
-        match text(&answer)? {
+        let reply = self.kv_write(&call, by).await?;
+        match text(&reply)? {
             "1" => Ok(true),
             "0" => Ok(false),
-            _ => Err(unexpected(&answer)),
+            _ => Err(unexpected(&reply)),
         }
     }
 
     /// Adds to a number and returns the sum. A missing value counts as 0. The number is stored as
-    /// decimal digits, and its expiry does not change. Without an answer it may have been added.
+    /// decimal digits, and its expiry does not change. Without a reply it may have been added.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn kv_add(
         &self,
         topic: &TopicName,
@@ -182,8 +182,8 @@ impl Queue {
         let mut call = self.kv_call(&KV_ADD, topic);
         call.arg(name).arg(delta);
         for _ in 0..ROUNDS_MAX {
-            let answer = array(self.kv_write(&call, by).await?)?;
-            match (answer.first().map(text).transpose()?, answer.get(1)) {
+            let reply = array(self.kv_write(&call, by).await?)?;
+            match (reply.first().map(text).transpose()?, reply.get(1)) {
                 (Some("ok"), Some(sum)) => {
                     let sum = text(sum)?.parse().map_err(|_| unexpected(sum))?;
                     return Ok(KvWrite::Done(sum));
@@ -191,7 +191,7 @@ impl Queue {
                 (Some("nan"), _) => return Ok(KvWrite::NotANumber),
                 (Some("full"), _) => return Ok(KvWrite::Full),
                 (Some("again"), _) => {}
-                _ => return Err(unexpected(&Value::Array(answer))),
+                _ => return Err(unexpected(&Value::Array(reply))),
             }
         }
         Ok(KvWrite::Full)
@@ -200,7 +200,7 @@ impl Queue {
     /// Deletes expired values, at most [`BATCH_MAX`]; returns their number.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn kv_prune(&self, topic: &TopicName) -> Result<u64, QueueError> {
         let mut call = self.kv_call(&KV_PRUNE, topic);
         call.arg(BATCH_MAX);
@@ -214,20 +214,20 @@ impl Queue {
             return script::run_one(&self.connection, call).await;
         };
         call.arg(caller).arg(number);
-        let mut lost = QueueError::NoAnswer("no reply in time".to_owned());
+        let mut lost = QueueError::NoReply("no reply in time".to_owned());
         let repeats = async {
             let mut wait = REPEAT_FIRST;
             loop {
                 match script::run_one(&self.connection, call.clone()).await {
-                    Err(error @ QueueError::NoAnswer(_)) => lost = error,
-                    answer => return answer,
+                    Err(error @ QueueError::NoReply(_)) => lost = error,
+                    reply => return reply,
                 }
                 tokio::time::sleep(wait).await;
                 wait *= 2;
             }
         };
         match tokio::time::timeout_at(until.into(), repeats).await {
-            Ok(answer) => answer,
+            Ok(reply) => reply,
             Err(_elapsed) => Err(lost),
         }
     }

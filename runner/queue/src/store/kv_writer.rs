@@ -37,7 +37,7 @@ impl KvWriter {
     /// As [`Queue::kv_set`].
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer for three seconds, or refused.
+    /// [`QueueError`] if Redis did not reply for three seconds, or refused.
     pub async fn set(
         &self,
         topic: &TopicName,

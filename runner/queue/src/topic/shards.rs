@@ -30,11 +30,11 @@ pub struct Shards {
 }
 
 impl Shards {
-    pub(crate) fn read(topic: &TopicName, answer: Value) -> Result<Self, QueueError> {
+    pub(crate) fn read(topic: &TopicName, reply: Value) -> Result<Self, QueueError> {
         let number = |text: &str| {
             text.parse().ok().filter(|count| (1..=TopicName::SHARDS_MAX).contains(count))
         };
-        let mut fields = array(answer)?.into_iter();
+        let mut fields = array(reply)?.into_iter();
         let mut next = || match fields.next() {
             None | Some(Value::Nil) => Ok(String::new()),
             Some(field) => text(&field).map(str::to_owned),

@@ -24,23 +24,24 @@ pub(crate) struct Address {
 /// What an address leads to.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
-    Server(Place),
+    Server(NodeAddress),
     /// The primary that these sentinels name.
     Sentinels(Sentinels),
     /// The primaries of the cluster to which these servers belong.
-    Cluster(Vec<Place>),
+    Cluster(Vec<NodeAddress>),
 }
 
 /// The sentinels that watch a primary and its replicas.
 #[derive(Debug, Clone)]
 pub(crate) struct Sentinels {
-    pub(crate) places: Vec<Place>,
+    pub(crate) nodes: Vec<NodeAddress>,
     /// The name that they have for the primary and its replicas.
     pub(crate) master: String,
 }
 
+/// The address of one server of Redis: a server, a sentinel or a node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NodeAddress {
     Unix(PathBuf),
     Tcp {
         host: String,
@@ -65,21 +66,23 @@ impl Address {
             other => return Err(format!("{other}:// is not a scheme of Redis")),
         };
         if is_tls && rest.contains('#') {
-            return Err("certificates are always checked; remove what begins with #".to_owned());
+            return Err(
+                "it ends with # and an option, and certificates are always checked".to_owned()
+            );
         }
         let unreadable = |error: redis::RedisError| match error.detail() {
             Some(detail) => detail.to_owned(),
             None => "it cannot be read".to_owned(),
         };
         let info = plain.into_connection_info().map_err(unreadable)?;
-        let place = match info.addr() {
-            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-            ConnectionAddr::Tcp(host, port) => Place::tcp(host.clone(), *port, is_tls)?,
+        let node = match info.addr() {
+            ConnectionAddr::Unix(path) => NodeAddress::Unix(path.clone()),
+            ConnectionAddr::Tcp(host, port) => NodeAddress::tcp(host.clone(), *port, is_tls)?,
             other => return Err(format!("{other} is not supported")),
         };
         // That call needs a permission, and its refusal would fill the server's ACL log.
         let login = info.redis_settings().clone().set_skip_set_lib_name();
-        Ok(Self { target: Target::Server(place), login })
+        Ok(Self { target: Target::Server(node), login })
     }
 
     /// Reads `[user:password@]host[:port],host[:port]/master[/database]`.
@@ -88,12 +91,13 @@ impl Address {
         let (master, database) = path.split_once('/').unwrap_or((path, ""));
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if master.is_empty() || !master.chars().all(is_allowed) {
-            return Err("it must end with the name of the master that the sentinels watch: \
-                        redis-sentinel://host:port/NAME"
-                .to_owned());
+            return Err(
+                "it does not end with /NAME, the name of the master that the sentinels watch"
+                    .to_owned(),
+            );
         }
-        let (places, login) = Self::hosts(authority, scheme, SENTINEL_PORT, database)?;
-        let sentinels = Sentinels { places, master: master.to_owned() };
+        let (nodes, login) = Self::hosts(authority, scheme, SENTINEL_PORT, database)?;
+        let sentinels = Sentinels { nodes, master: master.to_owned() };
         Ok(Self { target: Target::Sentinels(sentinels), login })
     }
 
@@ -101,10 +105,12 @@ impl Address {
     fn of_cluster(text: &str, scheme: &str) -> Result<Self, String> {
         let (authority, path) = text.split_once('/').unwrap_or((text, ""));
         if !matches!(path, "" | "0") {
-            return Err("a cluster has database 0 only; remove what follows the hosts".to_owned());
+            return Err(
+                "a cluster has database 0 only, and something else follows the hosts".to_owned()
+            );
         }
-        let (places, login) = Self::hosts(authority, scheme, PORT, "")?;
-        Ok(Self { target: Target::Cluster(places), login })
+        let (nodes, login) = Self::hosts(authority, scheme, PORT, "")?;
+        Ok(Self { target: Target::Cluster(nodes), login })
     }
 
     /// Reads `[user:password@]host[:port],host[:port]`; the login is for this database.
@@ -113,38 +119,38 @@ impl Address {
         scheme: &str,
         port: u16,
         database: &str,
-    ) -> Result<(Vec<Place>, RedisConnectionInfo), String> {
+    ) -> Result<(Vec<NodeAddress>, RedisConnectionInfo), String> {
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (format!("{user}@"), hosts),
             None => (String::new(), authority),
         };
-        let mut places = Vec::new();
+        let mut nodes = Vec::new();
         let mut login = RedisConnectionInfo::default();
         for host in hosts.split(',') {
-            if places.len() == HOSTS_MAX {
+            if nodes.len() == HOSTS_MAX {
                 return Err(format!("it names more than {HOSTS_MAX} hosts"));
             }
             let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
             let port = if has_port { String::new() } else { format!(":{port}") };
             let each = Self::parse(&format!("{scheme}://{user}{host}{port}/{database}"))?;
-            let Target::Server(place) = each.target else { continue };
-            places.push(place);
+            let Target::Server(node) = each.target else { continue };
+            nodes.push(node);
             login = each.login;
         }
-        Ok((places, login))
+        Ok((nodes, login))
     }
 
     pub(crate) fn uses_tls(&self) -> bool {
-        let place = match &self.target {
-            Target::Server(place) => Some(place),
-            Target::Sentinels(sentinels) => sentinels.places.first(),
+        let node = match &self.target {
+            Target::Server(node) => Some(node),
+            Target::Sentinels(sentinels) => sentinels.nodes.first(),
             Target::Cluster(seeds) => seeds.first(),
         };
-        place.is_some_and(Place::uses_tls)
+        node.is_some_and(NodeAddress::uses_tls)
     }
 }
 
-impl Place {
+impl NodeAddress {
     pub(crate) fn tcp(host: String, port: u16, is_tls: bool) -> Result<Self, String> {
         let tls = is_tls.then(|| server_name(&host)).transpose()?;
         Ok(Self::Tcp { host, port, tls })
@@ -160,7 +166,7 @@ fn server_name(host: &str) -> Result<ServerName<'static>, String> {
         .map_err(|_| format!("no certificate can be for the host {host:?}"))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "{}", path.display()),
@@ -173,16 +179,16 @@ impl fmt::Display for Place {
 mod tests {
     use super::*;
 
-    fn place_of(address: &Address) -> String {
+    fn node_of(address: &Address) -> String {
         match &address.target {
-            Target::Server(place) => place.to_string(),
+            Target::Server(node) => node.to_string(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn forms_of_sentinels() {
-        for (url, master, db, places) in [
+        for (url, master, db, nodes) in [
             ("redis-sentinel://a/main", "main", 0, "a:26379"),
             (
                 "redis-sentinel://u:s%3Ac@a:1,b,[::1]:2,[::2]/my.main-1/3",
@@ -197,8 +203,8 @@ mod tests {
             let password = url.contains('@').then_some("s:c");
             assert_eq!((address.login.password(), address.login.db()), (password, db), "{url}");
             let Target::Sentinels(sentinels) = address.target else { panic!("{url}") };
-            let found: Vec<String> = sentinels.places.iter().map(Place::to_string).collect();
-            assert_eq!((sentinels.master.as_str(), found.join(" ").as_str()), (master, places));
+            let found: Vec<String> = sentinels.nodes.iter().map(NodeAddress::to_string).collect();
+            assert_eq!((sentinels.master.as_str(), found.join(" ").as_str()), (master, nodes));
         }
     }
 
@@ -208,8 +214,8 @@ mod tests {
         assert_eq!(address.login.username(), Some("default"));
         assert_eq!((address.login.password(), address.login.db()), (Some("s:c"), 3));
         assert!(address.uses_tls());
-        assert_eq!(place_of(&address), "cache.example:25061");
-        for (url, place) in [
+        assert_eq!(node_of(&address), "cache.example:25061");
+        for (url, node) in [
             ("rediss://cache.example", "cache.example:6379"),
             ("rediss://10.0.0.1:6380/0", "10.0.0.1:6380"),
             ("rediss://[::1]:6380", "::1:6380"),
@@ -217,7 +223,7 @@ mod tests {
             ("unix:///run/redis.sock", "/run/redis.sock"),
         ] {
             let address = Address::parse(url).unwrap();
-            assert_eq!(place_of(&address), place, "{url}");
+            assert_eq!(node_of(&address), node, "{url}");
             assert_eq!(address.uses_tls(), url.starts_with("rediss"), "{url}");
         }
     }
@@ -227,7 +233,7 @@ mod tests {
         let address = Address::parse("rediss-cluster://u:s%3Ac@a:1,b/0").unwrap();
         assert_eq!((address.login.password(), address.uses_tls()), (Some("s:c"), true));
         let Target::Cluster(seeds) = address.target else { panic!("{:?}", address.target) };
-        let found: Vec<String> = seeds.iter().map(Place::to_string).collect();
+        let found: Vec<String> = seeds.iter().map(NodeAddress::to_string).collect();
         assert_eq!(found, ["a:1", "b:6379"]);
     }
 

@@ -4,14 +4,20 @@ use crate::wire::constants::CALL_BYTES_MAX;
 
 /// How many of the first items fit into one call: at most `most`, and at most [`CALL_BYTES_MAX`] unless
 /// the first one alone has more.
-pub(crate) fn fitting<T>(items: &[T], most: usize, bytes_of: impl Fn(&T) -> usize) -> usize {
-    let most = most.min(items.len());
-    let mut bytes: usize = 0;
-    let over = items[..most].iter().position(|item| {
+pub(crate) fn fitting<T>(
+    items: impl IntoIterator<Item = T>,
+    most: usize,
+    bytes_of: impl Fn(T) -> usize,
+) -> usize {
+    let (mut count, mut bytes) = (0, 0_usize);
+    for item in items.into_iter().take(most) {
         bytes = bytes.saturating_add(bytes_of(item));
-        bytes > CALL_BYTES_MAX
-    });
-    over.map_or(most, |at| at.max(1))
+        if bytes > CALL_BYTES_MAX {
+            return count.max(1);
+        }
+        count += 1;
+    }
+    count
 }
 
 /// The items in parts that each fit into one call.

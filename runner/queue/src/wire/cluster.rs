@@ -17,17 +17,17 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, timeout};
 
 use crate::error::QueueError;
-use crate::wire::address::Place;
+use crate::wire::address::NodeAddress;
 use crate::wire::cluster_call::{Call, Left, Part, add};
 use crate::wire::connection_task::ConnectionTask;
 use crate::wire::latency::LatencyStats;
 use crate::wire::link::Endpoint;
-use crate::wire::server_connection::{Answers, Repeat, ServerConnection, Unanswered};
+use crate::wire::server_connection::{RawReplies, Repeat, SendFailure, ServerConnection};
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::slots::{SlotMap, slot_of, slot_of_key};
 
 /// How long a call is repeated while the cluster changes.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+const REPLY_MAX: Duration = Duration::from_secs(5);
 /// The wait before a command is sent again that no server could carry out.
 const AGAIN_AFTER: Duration = Duration::from_millis(25);
 /// The longest wait for the slots of a cluster from one of its servers.
@@ -40,7 +40,7 @@ const ASKED_MAX: usize = 5;
 pub(super) struct Cluster {
     settings: Arc<ConnectionSettings>,
     layout_key: String,
-    seeds: Vec<Place>,
+    seeds: Vec<NodeAddress>,
     /// The slot of commands without a key.
     home: u16,
     latency: Arc<LatencyStats>,
@@ -62,7 +62,7 @@ struct State {
 impl Cluster {
     pub(super) async fn open(
         endpoint: Endpoint,
-        seeds: &[Place],
+        seeds: &[NodeAddress],
         home: &str,
         latency: &Arc<LatencyStats>,
         task: &Arc<ConnectionTask>,
@@ -78,13 +78,13 @@ impl Cluster {
             state: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
-        let mut failure = settings.unanswered();
+        let mut failure = settings.no_reply();
         for seed in seeds {
             match ServerConnection::open(&cluster.endpoint(seed), latency, task).await {
                 Ok((server, _)) => {
                     cluster.state.lock().servers.insert(seed.to_string(), server);
                     cluster.read_slots(0).await?;
-                    return cluster.covered();
+                    return cluster.require_all_slots();
                 }
                 Err(error) => failure = error,
             }
@@ -93,8 +93,8 @@ impl Cluster {
     }
 
     /// The cluster, if every slot has a server.
-    fn covered(self) -> Result<Arc<Self>, QueueError> {
-        let uncovered = self.state.lock().map.uncovered();
+    fn require_all_slots(self) -> Result<Arc<Self>, QueueError> {
+        let uncovered = self.state.lock().map.first_uncovered();
         match uncovered {
             None => Ok(Arc::new(self)),
             Some(slot) => {
@@ -108,8 +108,8 @@ impl Cluster {
         &self,
         commands: &Pipeline,
         repeat: Repeat,
-    ) -> Result<Answers, QueueError> {
-        let deadline = Instant::now() + ANSWER_MAX;
+    ) -> Result<RawReplies, QueueError> {
+        let deadline = Instant::now() + REPLY_MAX;
         let mut call = Call::new(commands, repeat);
         let mut parts = self.parts(&call.all, 0..call.all.len())?;
         while !parts.is_empty() {
@@ -117,12 +117,12 @@ impl Cluster {
             let sent = join_all(sent).await;
             let is_late = Instant::now() >= deadline;
             let mut left = Left::default();
-            for (part, answers) in parts.into_iter().zip(sent) {
-                call.take(part, answers, is_late, &mut left)?;
+            for (part, replies) in parts.into_iter().zip(sent) {
+                call.take(part, replies, is_late, &mut left)?;
             }
             let has_moved = !left.moved.is_empty();
-            for (slot, place) in left.moved {
-                self.state.lock().map.moved(slot, place);
+            for (slot, node) in left.moved {
+                self.state.lock().map.record_move(slot, node);
             }
             if left.waits {
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -135,7 +135,7 @@ impl Cluster {
             parts.append(&mut left.asked);
         }
         let values = call.values.into_iter().map(|value| value.unwrap_or(Value::Nil)).collect();
-        Ok(Answers { values, is_repeated: call.is_repeated })
+        Ok(RawReplies { values, is_repeated: call.is_repeated })
     }
 
     /// Groups commands by their servers.
@@ -148,12 +148,12 @@ impl Cluster {
         let mut parts = Vec::new();
         for index in indexes {
             let slot = slot_of(all[index], self.home);
-            let Some(place) = state.map.place_of(slot) else {
-                return Err(QueueError::NoAnswer(format!(
+            let Some(node) = state.map.node_of(slot) else {
+                return Err(QueueError::NoReply(format!(
                     "no server of the cluster has slot {slot}"
                 )));
             };
-            add(&mut parts, place.clone(), false, index);
+            add(&mut parts, node.clone(), false, index);
         }
         Ok(parts)
     }
@@ -164,8 +164,8 @@ impl Cluster {
         all: &[&Cmd],
         whole: &Pipeline,
         repeat: Repeat,
-    ) -> Result<Answers, Unanswered> {
-        let server = self.server(&part.place);
+    ) -> Result<RawReplies, SendFailure> {
+        let server = self.server(&part.node);
         if part.commands.len() == all.len() && !part.asks {
             return server.send(whole, 0..all.len(), repeat).await;
         }
@@ -176,74 +176,74 @@ impl Cluster {
             }
             commands.add_command(all[*index].clone());
         }
-        let mut answers = server.send(&commands, 0..commands.len(), repeat).await?;
+        let mut replies = server.send(&commands, 0..commands.len(), repeat).await?;
         if part.asks {
             // Without the replies to ASKING.
-            let replies = std::mem::take(&mut answers.values);
-            answers.values = replies.into_iter().skip(1).step_by(2).collect();
+            let values = std::mem::take(&mut replies.values);
+            replies.values = values.into_iter().skip(1).step_by(2).collect();
         }
-        Ok(answers)
+        Ok(replies)
     }
 
-    /// The server at a place. Only the one that has the slot of the layout's key tells its version; the others
+    /// How a node is reached. Only the one that has the slot of the layout's key tells its version; the others
     /// redirect the question.
-    fn endpoint(&self, place: &Place) -> Arc<Endpoint> {
-        let settings = Arc::new(self.settings.at(place.clone()));
+    fn endpoint(&self, node: &NodeAddress) -> Arc<Endpoint> {
+        let settings = Arc::new(self.settings.at(node.clone()));
         Arc::new(Endpoint { settings, layout_key: self.layout_key.clone() })
     }
 
     /// The connection to a server. It is made if there is none.
-    fn server(&self, place: &Place) -> ServerConnection {
+    fn server(&self, node: &NodeAddress) -> ServerConnection {
         let mut state = self.state.lock();
-        let begin = || ServerConnection::begin(&self.endpoint(place), &self.latency, &self.task);
-        state.servers.entry(place.to_string()).or_insert_with(begin).clone()
+        let begin = || ServerConnection::begin(&self.endpoint(node), &self.latency, &self.task);
+        state.servers.entry(node.to_string()).or_insert_with(begin).clone()
     }
 
     /// Reads the slots, unless another call does or has just done.
     async fn read_slots_again(&self) {
         let reads = self.state.lock().reads;
         let _reading = self.reading.lock().await;
-        // Without an answer the old map serves; the next try reads again.
+        // Without a reply the old map serves; the next try reads again.
         drop(self.read_slots(reads).await);
     }
 
     /// Reads the slots unless another call has since `reads`, and closes connections to servers that have none.
     async fn read_slots(&self, reads: u64) -> Result<(), QueueError> {
-        let places = {
+        let nodes = {
             let state = self.state.lock();
             if state.reads != reads {
                 return Ok(());
             }
-            let mut places = state.map.primaries().to_vec();
-            fastrand::shuffle(&mut places);
-            places.extend(self.seeds.iter().cloned());
-            places
+            let mut nodes = state.map.primaries().to_vec();
+            fastrand::shuffle(&mut nodes);
+            nodes.extend(self.seeds.iter().cloned());
+            nodes
         };
         let mut ask = Pipeline::with_capacity(1);
         ask.cmd("CLUSTER").arg("SLOTS");
-        let mut failure = self.settings.unanswered();
-        for some in places.chunks(ASKED_MAX) {
-            let asked = some.iter().map(|place| {
-                let (server, ask) = (self.server(place), &ask);
+        let mut failure = self.settings.no_reply();
+        for some in nodes.chunks(ASKED_MAX) {
+            let asked = some.iter().map(|node| {
+                let (server, ask) = (self.server(node), &ask);
                 async move {
-                    let answers = timeout(SLOTS_MAX, server.send(ask, 0..1, Repeat::Always)).await;
-                    (place, answers)
+                    let replies = timeout(SLOTS_MAX, server.send(ask, 0..1, Repeat::Always)).await;
+                    (node, replies)
                 }
                 .boxed()
             });
             let mut asked: Vec<_> = asked.collect();
             while !asked.is_empty() {
-                let ((place, answers), _, rest) = select_all(asked).await;
+                let ((node, replies), _, rest) = select_all(asked).await;
                 asked = rest;
-                let value = match answers {
-                    Ok(Ok(mut answers)) => answers.values.pop().unwrap_or(Value::Nil),
-                    Ok(Err(unanswered)) => {
-                        failure = unanswered.error;
+                let value = match replies {
+                    Ok(Ok(mut replies)) => replies.values.pop().unwrap_or(Value::Nil),
+                    Ok(Err(failed)) => {
+                        failure = failed.error;
                         continue;
                     }
                     Err(_) => continue,
                 };
-                match SlotMap::read(&value, place) {
+                match SlotMap::read(&value, node) {
                     Some(map) => {
                         self.install(map);
                         return Ok(());
@@ -289,15 +289,15 @@ impl Cluster {
         number: usize,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, QueueError> {
-        let place = self.state.lock().map.primaries().get(number).cloned();
-        let Some(place) = place else {
-            return Err(QueueError::NoAnswer("the cluster has changed".to_owned()));
+        let node = self.state.lock().map.primaries().get(number).cloned();
+        let Some(node) = node else {
+            return Err(QueueError::NoReply("the cluster has changed".to_owned()));
         };
-        let answers = self.server(&place).send(commands, 0..commands.len(), Repeat::Always).await;
-        if answers.is_err() {
+        let replies = self.server(&node).send(commands, 0..commands.len(), Repeat::Always).await;
+        if replies.is_err() {
             self.read_slots_again().await;
         }
-        Ok(answers.map_err(|unanswered| unanswered.error)?.values)
+        Ok(replies.map_err(|failed| failed.error)?.values)
     }
 
     /// Sends a transaction to the server of its first command.
@@ -306,32 +306,32 @@ impl Cluster {
         &self,
         commands: &Pipeline,
         wanted: Range<usize>,
-    ) -> Result<Answers, Unanswered> {
+    ) -> Result<RawReplies, SendFailure> {
         let slot =
             commands.cmd_iter().next().map_or(self.home, |command| slot_of(command, self.home));
-        let place = self.state.lock().map.place_of(slot).cloned();
-        match place {
-            Some(place) => self.server(&place).send(commands, wanted, Repeat::Unsent).await,
+        let node = self.state.lock().map.node_of(slot).cloned();
+        match node {
+            Some(node) => self.server(&node).send(commands, wanted, Repeat::Unsent).await,
             None => {
                 let error =
-                    QueueError::NoAnswer(format!("no server of the cluster has slot {slot}"));
-                Err(Unanswered { error, is_unsent: true })
+                    QueueError::NoReply(format!("no server of the cluster has slot {slot}"));
+                Err(SendFailure { error, is_unsent: true })
             }
         }
     }
 
     /// The connection to the server of commands without a key.
     pub(super) fn home(&self) -> Option<ServerConnection> {
-        let place = self.state.lock().map.place_of(self.home).cloned()?;
-        Some(self.server(&place))
+        let node = self.state.lock().map.node_of(self.home).cloned()?;
+        Some(self.server(&node))
     }
 
     pub(super) fn home_settings(&self) -> ConnectionSettings {
-        let place = self.state.lock().map.place_of(self.home).cloned();
-        let place = place.or_else(|| self.seeds.first().cloned());
-        place.map_or_else(
+        let node = self.state.lock().map.node_of(self.home).cloned();
+        let node = node.or_else(|| self.seeds.first().cloned());
+        node.map_or_else(
             || ConnectionSettings::clone(&self.settings),
-            |place| self.settings.at(place),
+            |node| self.settings.at(node),
         )
     }
 

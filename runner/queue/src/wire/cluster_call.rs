@@ -1,11 +1,11 @@
-//! One call to a cluster: its commands by their servers, and what their answers mean.
+//! One call to a cluster: its commands by their servers, and what their replies mean.
 
 use redis::{Cmd, Pipeline, ServerErrorKind, Value};
 
 use crate::error::QueueError;
-use crate::wire::address::Place;
-use crate::wire::server_connection::{Answers, Repeat, Unanswered};
-use crate::wire::slots::place_of;
+use crate::wire::address::NodeAddress;
+use crate::wire::server_connection::{RawReplies, Repeat, SendFailure};
+use crate::wire::slots::node_of;
 
 /// The commands of one call, and what is known of them.
 pub(super) struct Call<'c> {
@@ -15,7 +15,7 @@ pub(super) struct Call<'c> {
     pub(super) is_repeated: bool,
 }
 
-/// The work that remains after the answers of the servers.
+/// The work that remains after the replies of the servers.
 #[derive(Default)]
 pub(super) struct Left {
     /// Commands that are sent again.
@@ -23,7 +23,7 @@ pub(super) struct Left {
     /// Commands for servers to which their slots are about to move.
     pub(super) asked: Vec<Part>,
     /// Slots that have moved.
-    pub(super) moved: Vec<(u16, Place)>,
+    pub(super) moved: Vec<(u16, NodeAddress)>,
     /// Some command could not be carried out by any server.
     pub(super) waits: bool,
 }
@@ -34,17 +34,17 @@ impl<'c> Call<'c> {
         Self { values: vec![None; all.len()], all, repeat, is_repeated: false }
     }
 
-    /// Takes the answers to one part. A late call takes them as they are.
+    /// Takes the replies to one part. A late call takes them as they are.
     pub(super) fn take(
         &mut self,
         part: Part,
-        answers: Result<Answers, Unanswered>,
+        replies: Result<RawReplies, SendFailure>,
         is_late: bool,
         left: &mut Left,
     ) -> Result<(), QueueError> {
-        let answers = match answers {
-            Ok(answers) => answers,
-            Err(Unanswered { error, is_unsent }) => {
+        let replies = match replies {
+            Ok(replies) => replies,
+            Err(SendFailure { error, is_unsent }) => {
                 if is_late || (!is_unsent && self.repeat == Repeat::Unsent) {
                     return Err(error);
                 }
@@ -54,13 +54,13 @@ impl<'c> Call<'c> {
                 return Ok(());
             }
         };
-        self.is_repeated |= answers.is_repeated;
-        for (index, value) in part.commands.into_iter().zip(answers.values) {
-            match next(value, &part.place, is_late) {
+        self.is_repeated |= replies.is_repeated;
+        for (index, value) in part.commands.into_iter().zip(replies.values) {
+            match next(value, &part.node, is_late) {
                 Next::Done(value) => self.values[index] = Some(value),
-                Next::Ask(place) => add(&mut left.asked, place, true, index),
-                Next::Moved(slot, place) => {
-                    left.moved.push((slot, place));
+                Next::Ask(node) => add(&mut left.asked, node, true, index),
+                Next::Moved(slot, node) => {
+                    left.moved.push((slot, node));
                     left.again.push(index);
                 }
                 Next::Wait => {
@@ -73,27 +73,27 @@ impl<'c> Call<'c> {
     }
 }
 
-/// What is to be done with a command after an answer.
+/// What is to be done with a command after a reply.
 enum Next {
     Done(Value),
     /// Its slot is at this server.
-    Moved(u16, Place),
+    Moved(u16, NodeAddress),
     /// Its slot is about to move to this server, which has the key already.
-    Ask(Place),
+    Ask(NodeAddress),
     /// No server can carry it out at the moment.
     Wait,
 }
 
-/// A part of a call: commands for one server, by their places in the call.
+/// A part of a call: commands for one server, by their indices in the call.
 pub(super) struct Part {
-    pub(super) place: Place,
+    pub(super) node: NodeAddress,
     /// Each command is sent after ASKING.
     pub(super) asks: bool,
     pub(super) commands: Vec<usize>,
 }
 
-/// What an answer means. In a late call every answer is the last one.
-fn next(value: Value, from: &Place, is_late: bool) -> Next {
+/// What a reply means. In a late call every reply is the last one.
+fn next(value: Value, from: &NodeAddress, is_late: bool) -> Next {
     let Value::ServerError(error) = &value else { return Next::Done(value) };
     if is_late {
         return Next::Done(value);
@@ -102,15 +102,15 @@ fn next(value: Value, from: &Place, is_late: bool) -> Next {
         let mut words = error.details()?.split_ascii_whitespace();
         let slot: u16 = words.next()?.parse().ok()?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        Some((slot, place_of(host, port.parse().ok()?, from)?))
+        Some((slot, node_of(host, port.parse().ok()?, from)?))
     };
     match error.kind() {
         Some(ServerErrorKind::Moved) => match named() {
-            Some((slot, place)) => Next::Moved(slot, place),
+            Some((slot, node)) => Next::Moved(slot, node),
             None => Next::Done(value),
         },
         Some(ServerErrorKind::Ask) => match named() {
-            Some((_, place)) => Next::Ask(place),
+            Some((_, node)) => Next::Ask(node),
             None => Next::Done(value),
         },
         Some(
@@ -125,9 +125,9 @@ fn next(value: Value, from: &Place, is_late: bool) -> Next {
 }
 
 /// Adds a command to the part of its server.
-pub(super) fn add(parts: &mut Vec<Part>, place: Place, asks: bool, index: usize) {
-    match parts.iter_mut().find(|part| part.place == place && part.asks == asks) {
+pub(super) fn add(parts: &mut Vec<Part>, node: NodeAddress, asks: bool, index: usize) {
+    match parts.iter_mut().find(|part| part.node == node && part.asks == asks) {
         Some(part) => part.commands.push(index),
-        None => parts.push(Part { place, asks, commands: vec![index] }),
+        None => parts.push(Part { node, asks, commands: vec![index] }),
     }
 }

@@ -15,7 +15,7 @@ use crate::wire::latency::LatencyStats;
 use crate::wire::link::Endpoint;
 use crate::wire::reply::{array, text};
 use crate::wire::server_connection::ServerConnection;
-pub(crate) use crate::wire::server_connection::{Answers, Repeat};
+pub(crate) use crate::wire::server_connection::{RawReplies, Repeat};
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::stream::TlsSession;
 use crate::wire::transport::Transport;
@@ -24,7 +24,7 @@ use crate::wire::transport::Transport;
 pub(crate) struct Connection {
     route: Route,
     settings: Arc<ConnectionSettings>,
-    /// When a command last got no answer, or was refused by Redis as a whole.
+    /// When a command last got no reply, or was refused by Redis as a whole.
     failed_at: Arc<Mutex<Option<Instant>>>,
     latency: Arc<LatencyStats>,
     task: Arc<ConnectionTask>,
@@ -77,18 +77,18 @@ impl Connection {
         &self,
         commands: &Pipeline,
         repeat: Repeat,
-    ) -> Result<Answers, QueueError> {
-        let answers = match &self.route {
+    ) -> Result<RawReplies, QueueError> {
+        let replies = match &self.route {
             Route::Server(server) => {
-                let answers = server.send(commands, 0..commands.len(), repeat).await;
-                answers.map_err(|unanswered| unanswered.error)
+                let replies = server.send(commands, 0..commands.len(), repeat).await;
+                replies.map_err(|failed| failed.error)
             }
             Route::Cluster(cluster) => cluster.send(commands, repeat).await,
         };
-        if answers.is_err() {
+        if replies.is_err() {
             self.record_failure();
         }
-        answers
+        replies
     }
 
     /// How many servers hold keys.
@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// The value of a reply, or the error that Redis gave.
-    pub(crate) fn checked(&self, reply: Value) -> Result<Value, QueueError> {
+    pub(crate) fn check(&self, reply: Value) -> Result<Value, QueueError> {
         let Value::ServerError(error) = reply else { return Ok(reply) };
         let error = redis::RedisError::from(error);
         if error.code() == Some("NOPERM") {
@@ -166,7 +166,7 @@ impl Connection {
         Some(QueueError::IsSentinel { url: self.settings().public_url(), masters })
     }
 
-    /// Records that a command got no answer, or that Redis as a whole refused one.
+    /// Records that a command got no reply, or that Redis as a whole refused one.
     fn record_failure(&self) {
         *self.failed_at.lock() = Some(now());
     }
@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Sends commands of the caller's own; returns these of the answers. In a cluster a transaction goes to the
+    /// Sends commands of the caller's own; returns these of the replies. In a cluster a transaction goes to the
     /// server of its first command.
     #[cfg(feature = "redis-connection")]
     async fn send_for(
@@ -224,14 +224,14 @@ impl Connection {
         commands: &Pipeline,
         wanted: Range<usize>,
     ) -> Result<Vec<Value>, QueueError> {
-        let answers = match &self.route {
+        let replies = match &self.route {
             Route::Server(server) => server.send(commands, wanted, Repeat::Unsent).await,
             Route::Cluster(cluster) if wanted == (0..commands.len()) => {
                 return Ok(cluster.send(commands, Repeat::Unsent).await?.values);
             }
             Route::Cluster(cluster) => cluster.send_whole(commands, wanted).await,
         };
-        Ok(answers.map_err(|unanswered| unanswered.error)?.values)
+        Ok(replies.map_err(|failed| failed.error)?.values)
     }
 }
 
@@ -262,8 +262,8 @@ impl redis::aio::ConnectionLike for Connection {
         count: usize,
     ) -> redis::RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            let answers = self.send_for(commands, offset..offset + count).await;
-            Ok(answers.map_err(|error| std::io::Error::other(error.to_string()))?)
+            let replies = self.send_for(commands, offset..offset + count).await;
+            Ok(replies.map_err(|error| std::io::Error::other(error.to_string()))?)
         })
     }
 

@@ -83,7 +83,7 @@ impl ConnectionTask {
         loop {
             let opened_at = Instant::now();
             if let Some(mut link) = open.take() {
-                link.closed(&endpoint.settings).await;
+                link.wait_until_closed(&endpoint.settings).await;
                 #[cfg(test)]
                 assert!(!self.panics_next.swap(false, Ordering::Relaxed), "as a test wants it");
                 state.send_replace(State::Connecting);

@@ -21,13 +21,13 @@ const OVERDUE_AFTER: Duration = Duration::from_secs(1);
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The longest wait for an answer over the second connection.
+/// The longest wait for a reply over the second connection.
 const PROBE_MAX: Duration = Duration::from_secs(1);
 /// How long after that answer the overdue reply may still arrive.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// Returns when the connection with this traffic is half open.
-pub(super) async fn detected(traffic: &Traffic, settings: &ConnectionSettings) {
+pub(super) async fn wait_until_half_open(traffic: &Traffic, settings: &ConnectionSettings) {
     let mut silence = Silence::begins(traffic);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -38,7 +38,7 @@ pub(super) async fn detected(traffic: &Traffic, settings: &ConnectionSettings) {
         if !silence.is_too_long(traffic) {
             continue;
         }
-        if answers(settings).await {
+        if replies_on_second_connection(settings).await {
             tokio::time::sleep(GRACE).await;
             if silence.lasts(traffic) {
                 return;
@@ -73,7 +73,7 @@ impl Silence {
 
 /// Whether Redis runs a script over another connection. While it delays writes (CLIENT PAUSE) it delays scripts too,
 /// and answers a PING.
-async fn answers(settings: &ConnectionSettings) -> bool {
+async fn replies_on_second_connection(settings: &ConnectionSettings) -> bool {
     let asked = login(settings, PROBE_MAX, async |login, stream| {
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(PROBE_MAX));
         let (mut connection, driver) =
@@ -82,7 +82,7 @@ async fn answers(settings: &ConnectionSettings) -> bool {
         connection.send_packed_command(redis::cmd("EVAL").arg("return 1").arg(0)).await
     });
     match asked.await {
-        // A user that may only read is refused, which is an answer too.
+        // A user that may only read is refused, which is a reply too.
         Ok(LoggedIn { begun: Value::ServerError(error), .. }) => error.code() == "NOPERM",
         Ok(_) => true,
         Err(_) => false,

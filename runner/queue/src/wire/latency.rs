@@ -39,14 +39,14 @@ impl Default for LatencyStats {
 }
 
 impl LatencyStats {
-    pub(crate) fn saw(&self, took: Duration, is_answered: bool) {
+    pub(crate) fn saw(&self, took: Duration, has_reply: bool) {
         self.round_trips.add(took);
-        if !is_answered {
+        if !has_reply {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Round trips without an answer.
+    /// Round trips without a reply.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }

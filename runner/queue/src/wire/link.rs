@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::QueueError;
-use crate::wire::address::{Place, Sentinels};
+use crate::wire::address::{NodeAddress, Sentinels};
 use crate::wire::half_open;
 use crate::wire::layout::check_layout;
 use crate::wire::login::{LoggedIn, login};
@@ -23,8 +23,8 @@ use crate::wire::settings::{ConnectionSettings, is_refused_login};
 use crate::wire::stream::{TlsSession, Traffic};
 use crate::wire::transport::Transport;
 
-/// The longest wait for an answer: shorter than a lease, longer than a fork of Redis takes.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The longest wait for a reply: shorter than a lease, longer than a fork of Redis takes.
+pub(crate) const REPLY_MAX: Duration = Duration::from_secs(5);
 
 /// How long a link may receive nothing before it is probed.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ pub(crate) struct OpenLink {
     pub(crate) has_layout: bool,
     driver: AbortOnDrop,
     /// The server that was reached.
-    place: Place,
+    node: NodeAddress,
     /// The sentinels that named it, if it is one of an address with sentinels.
     sentinels: Option<Sentinels>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Endpoint {
     pub(crate) layout_key: String,
 }
 
-/// Why a link gave no answer.
+/// Why a link gave no reply.
 pub(crate) struct Failed {
     pub(crate) error: RedisError,
     /// The connection is closed.
@@ -108,17 +108,17 @@ impl Link {
     pub(crate) async fn send(
         &mut self,
         commands: &Pipeline,
-        answers: Range<usize>,
+        wanted: Range<usize>,
     ) -> Result<Vec<Value>, Failed> {
         match &mut self.carrier {
-            Carrier::Redis(link) => link.send(commands, answers).await,
+            Carrier::Redis(link) => link.send(commands, wanted).await,
             Carrier::Simulated(transport) => {
                 let replies = transport.send(commands).await.map_err(|error| Failed {
                     is_closed: error.is_unrecoverable_error(),
                     is_unsent: false,
                     error,
                 })?;
-                Ok(replies.into_iter().skip(answers.start).take(answers.len()).collect())
+                Ok(replies.into_iter().skip(wanted.start).take(wanted.len()).collect())
             }
         }
     }
@@ -136,12 +136,12 @@ impl RedisLink {
     async fn send(
         &mut self,
         commands: &Pipeline,
-        answers: Range<usize>,
+        wanted: Range<usize>,
     ) -> Result<Vec<Value>, Failed> {
         let Self { connection, traffic, demoted } = self;
         let _awaited = traffic.await_reply();
         let before = traffic.written();
-        let values = connection.send_packed_commands(commands, answers.start, answers.len()).await;
+        let values = connection.send_packed_commands(commands, wanted.start, wanted.len()).await;
         let values = values.map_err(|error| Failed {
             is_closed: error.is_unrecoverable_error(),
             // Commands of other callers count too: then it is unknown which of them were written.
@@ -179,7 +179,7 @@ impl OpenLink {
         let sentinels = settings.sentinels()?;
         let has_sentinels = sentinels.is_some();
         let open = login(settings, within, async |login, stream| {
-            let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(REPLY_MAX));
             let (mut connection, driver) =
                 MultiplexedConnection::new_with_config(login, stream, config).await?;
             let driver = AbortOnDrop(tokio::spawn(driver));
@@ -199,20 +199,20 @@ impl OpenLink {
             };
             Ok((connection, driver, role.map(Value::extract_error).transpose()?))
         });
-        let LoggedIn { begun: (mut connection, driver, role), traffic, place } = open.await?;
+        let LoggedIn { begun: (mut connection, driver, role), traffic, node } = open.await?;
         if role.is_some_and(|role| !is_primary(&role)) {
-            return Err(settings.no_primary(&place));
+            return Err(settings.no_primary(&node));
         }
         let has_layout = has_layout(&mut connection, endpoint).await?;
         let demoted = has_sentinels.then(Arc::default);
         let carrier = Carrier::Redis(RedisLink { connection, traffic, demoted });
         let link = Link { number, opened_at: Instant::now(), carrier };
-        Ok(Self { link, has_layout, driver, place, sentinels })
+        Ok(Self { link, has_layout, driver, node, sentinels })
     }
 
     /// Waits until the connection closes, is half open, or does not answer a probe any more, or until another
     /// server is the primary. Probes also keep an idle connection alive.
-    pub(crate) async fn closed(&mut self, settings: &ConnectionSettings) {
+    pub(crate) async fn wait_until_closed(&mut self, settings: &ConnectionSettings) {
         let Carrier::Redis(link) = &self.link.carrier else { return pending().await };
         let demoted = async {
             match &link.demoted {
@@ -222,10 +222,10 @@ impl OpenLink {
         };
         tokio::select! {
             _ = &mut self.driver.0 => {}
-            () = silent(self.link.clone()) => {}
-            () = half_open::detected(&link.traffic, settings) => {}
+            () = wait_for_silence(self.link.clone()) => {}
+            () = half_open::wait_until_half_open(&link.traffic, settings) => {}
             () = demoted => {}
-            () = sentinel::replaced(self.sentinels.as_ref(), settings, &self.place) => {}
+            () = sentinel::wait_for_new_primary(self.sentinels.as_ref(), settings, &self.node) => {}
         }
     }
 }
@@ -263,7 +263,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Returns when the server has been silent and answers no probe.
-async fn silent(mut link: Link) {
+async fn wait_for_silence(mut link: Link) {
     loop {
         let before = link.bytes_read();
         tokio::time::sleep(SILENCE_MAX).await;

@@ -8,7 +8,7 @@ use redis::{RedisConnectionInfo, RedisResult};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::QueueError;
-use crate::wire::address::{Place, Target};
+use crate::wire::address::{NodeAddress, Target};
 use crate::wire::sentinel;
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::stream::{Stream, Traffic};
@@ -28,7 +28,7 @@ pub(super) struct LoggedIn<T> {
     pub(super) begun: T,
     pub(super) traffic: Arc<Traffic>,
     /// The server that was reached.
-    pub(super) place: Place,
+    pub(super) node: NodeAddress,
 }
 
 /// Connects to the server of the address, or to the primary that its sentinels name, and lets `begin` log in. Says
@@ -40,17 +40,17 @@ pub(super) async fn login<T>(
 ) -> Result<LoggedIn<T>, QueueError> {
     let deadline = Instant::now() + within;
     let address = settings.address()?;
-    let place = match &address.target {
-        Target::Server(place) => place.clone(),
+    let node = match &address.target {
+        Target::Server(node) => node.clone(),
         Target::Sentinels(sentinels) => sentinel::locate(sentinels, settings, deadline).await?,
-        Target::Cluster(seeds) => seeds.first().cloned().ok_or_else(|| settings.unanswered())?,
+        Target::Cluster(seeds) => seeds.first().cloned().ok_or_else(|| settings.no_reply())?,
     };
-    let stream = Stream::open(&place, &settings.tls, deadline).await;
+    let stream = Stream::open(&node, &settings.tls, deadline).await;
     let stream = stream.map_err(|error| settings.dial_failed(error))?;
     let traffic = Arc::clone(stream.traffic());
     match timeout_at(deadline, begin(&address.login, stream)).await {
-        Ok(Ok(begun)) => Ok(LoggedIn { begun, traffic, place }),
+        Ok(Ok(begun)) => Ok(LoggedIn { begun, traffic, node }),
         Ok(Err(error)) => Err(settings.login_failed(&error, &traffic)),
-        Err(_) => Err(settings.unanswered()),
+        Err(_) => Err(settings.no_reply()),
     }
 }

@@ -8,7 +8,7 @@ use crate::error::QueueError;
 pub(crate) fn unexpected(value: &Value) -> QueueError {
     let mut shown = format!("{value:?}");
     shown.truncate(shown.floor_char_boundary(200));
-    QueueError::Answer(shown)
+    QueueError::BadReply(shown)
 }
 
 /// An array's elements.
@@ -62,12 +62,12 @@ pub(crate) fn info_value(info: &[u8]) -> serde_json::Value {
         .unwrap_or_else(|_| serde_json::Value::String(String::from_utf8_lossy(info).into_owned()))
 }
 
-/// The answer to TIME, in unix ms.
+/// The reply to TIME, in unix ms.
 pub(crate) fn read_time(time: Value) -> Result<u64, QueueError> {
     Ok(read_time_us(time)? / 1_000)
 }
 
-/// The answer to TIME, in µs since the epoch.
+/// The reply to TIME, in µs since the epoch.
 pub(crate) fn read_time_us(time: Value) -> Result<u64, QueueError> {
     let fields = array(time)?;
     let [seconds, micros] = fields.as_slice() else {

@@ -24,7 +24,7 @@ pub(crate) async fn step(
     let mut scan = Pipeline::with_capacity(1);
     scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
     let reply = connection.send_to(server, &scan).await?.pop().unwrap_or(Value::Nil);
-    let reply = connection.checked(reply)?;
+    let reply = connection.check(reply)?;
     let mut page = array(reply)?.into_iter();
     let cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
     let keys = array(page.next().unwrap_or(Value::Nil))?;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use redis::{Arg, Cmd, Pipeline, Script, ServerErrorKind, Value};
 
 use crate::error::QueueError;
-use crate::wire::connection::{Answers, Connection, Repeat};
+use crate::wire::connection::{Connection, RawReplies, Repeat};
 use crate::wire::keys::ShardKeys;
 use crate::wire::source::{self, Source};
 
@@ -52,7 +52,7 @@ scripts! {
     PAUSE = "operate/pause",
     TICK = "produce/tick",
     PRUNE = "operate/prune",
-    PRUNE_MARKS = "operate/prune_marks",
+    PRUNE_RECORDS = "operate/prune_records",
     PRUNE_TICKS = "operate/prune_ticks",
     KV_GET = "store/get",
     KV_SET = "store/set",
@@ -140,8 +140,8 @@ pub(crate) async fn load(connection: &Connection) -> Result<(), QueueError> {
         loads.cmd("SCRIPT").arg("LOAD").arg(&script.assembled().source.text);
     }
     for server in 0..connection.primaries() {
-        for answer in connection.send_to(server, &loads).await? {
-            connection.checked(answer)?;
+        for reply in connection.send_to(server, &loads).await? {
+            connection.check(reply)?;
         }
     }
     Ok(())
@@ -183,7 +183,7 @@ pub(crate) async fn send(
         return Ok(Replies { values: Vec::new(), are_repeated: false });
     }
     let calls = pipeline(calls);
-    let Answers { mut values, is_repeated } = connection.send(&calls, repeat).await?;
+    let RawReplies { mut values, is_repeated } = connection.send(&calls, repeat).await?;
     let forgotten: Vec<usize> =
         (0..values.len()).filter(|&i| is_forgotten_script(&values[i])).collect();
     let mut are_repeated = is_repeated;
@@ -198,7 +198,7 @@ pub(crate) async fn send(
         }
     }
     Ok(Replies {
-        values: values.into_iter().map(|value| connection.checked(value)).collect(),
+        values: values.into_iter().map(|value| connection.check(value)).collect(),
         are_repeated,
     })
 }
@@ -214,7 +214,7 @@ pub(crate) async fn run_one_safe(connection: &Connection, call: Cmd) -> Result<V
 }
 
 fn one(mut values: Vec<Result<Value, QueueError>>) -> Result<Value, QueueError> {
-    values.pop().unwrap_or_else(|| Err(QueueError::Answer("none".to_owned())))
+    values.pop().unwrap_or_else(|| Err(QueueError::BadReply("none".to_owned())))
 }
 
 /// The same call, with the text of its script instead of the digest.
@@ -247,6 +247,6 @@ fn pipeline(calls: impl IntoIterator<Item = Cmd>) -> Pipeline {
     pipeline
 }
 
-fn is_forgotten_script(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
+fn is_forgotten_script(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
 }

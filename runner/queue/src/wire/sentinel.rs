@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::QueueError;
-use crate::wire::address::{Place, Sentinels};
+use crate::wire::address::{NodeAddress, Sentinels};
 use crate::wire::link::AbortOnDrop;
 use crate::wire::reply::text;
 use crate::wire::settings::{ConnectionSettings, is_refused_login};
@@ -26,7 +26,7 @@ use crate::wire::stream::Stream;
 /// How long the other sentinels may take after the first one has named a primary.
 const OTHERS_MAX: Duration = Duration::from_millis(250);
 /// The longest wait for a sentinel.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const REPLY_MAX: Duration = Duration::from_secs(2);
 /// The wait before a subscription to a sentinel is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// The channel on which a sentinel reports that the primary is another one.
@@ -51,14 +51,14 @@ pub(super) struct Primary {
     pub(super) quorum: u64,
 }
 
-/// The primary's place.
+/// The address of the primary.
 pub(super) async fn locate(
     sentinels: &Sentinels,
     settings: &ConnectionSettings,
     deadline: Instant,
-) -> Result<Place, QueueError> {
+) -> Result<NodeAddress, QueueError> {
     let (mut newest, mut watched, mut failures) = (None, None, Vec::new());
-    for (place, view) in ask_all(sentinels, settings, deadline, Some(OTHERS_MAX)).await {
+    for (node, view) in ask_all(sentinels, settings, deadline, Some(OTHERS_MAX)).await {
         match view {
             Ok(View::Primary(primary)) => {
                 let is_newer = |known: &Primary| primary.epoch > known.epoch;
@@ -67,13 +67,13 @@ pub(super) async fn locate(
                 }
             }
             Ok(View::NotWatched(masters)) => watched = Some(masters),
-            Err(error) => failures.push((place, error)),
+            Err(error) => failures.push((node, error)),
         }
     }
     if let Some(Primary { host, port, .. }) = newest {
-        let uses_tls = sentinels.places.first().is_some_and(Place::uses_tls);
+        let uses_tls = sentinels.nodes.first().is_some_and(NodeAddress::uses_tls);
         let refused = |reason| QueueError::Address { url: settings.public_url(), reason };
-        return Place::tcp(host, port, uses_tls).map_err(refused);
+        return NodeAddress::tcp(host, port, uses_tls).map_err(refused);
     }
     let url = settings.public_url();
     if let Some(masters) = watched {
@@ -82,43 +82,43 @@ pub(super) async fn locate(
     Err(unreachable(url, failures))
 }
 
-/// What every sentinel says, in the order of the answers. Ends at the deadline, or so long after the first one has
+/// What every sentinel says, in the order of the replies. Ends at the deadline, or so long after the first one has
 /// named a primary.
 pub(super) async fn ask_all<'s>(
     sentinels: &'s Sentinels,
     settings: &ConnectionSettings,
     deadline: Instant,
     others_max: Option<Duration>,
-) -> Vec<(&'s Place, Result<View, QueueError>)> {
-    let mut deadline = deadline.min(Instant::now() + ANSWER_MAX);
+) -> Vec<(&'s NodeAddress, Result<View, QueueError>)> {
+    let mut deadline = deadline.min(Instant::now() + REPLY_MAX);
     let mut asked = FuturesUnordered::new();
-    for place in &sentinels.places {
-        let view = ask(place, &sentinels.master, settings, deadline);
-        asked.push(view.map(move |view| (place, view)).boxed());
+    for node in &sentinels.nodes {
+        let view = ask(node, &sentinels.master, settings, deadline);
+        asked.push(view.map(move |view| (node, view)).boxed());
     }
-    let mut views = Vec::with_capacity(sentinels.places.len());
-    while let Ok(Some((place, view))) = timeout_at(deadline, asked.next()).await {
+    let mut views = Vec::with_capacity(sentinels.nodes.len());
+    while let Ok(Some((node, view))) = timeout_at(deadline, asked.next()).await {
         if let (Ok(View::Primary(_)), Some(others_max)) = (&view, others_max) {
             deadline = deadline.min(Instant::now() + others_max);
         }
-        views.push((place, view));
+        views.push((node, view));
     }
     views
 }
 
 /// Returns when the sentinels name another primary than this one.
-pub(super) async fn replaced(
+pub(super) async fn wait_for_new_primary(
     sentinels: Option<&Sentinels>,
     settings: &ConnectionSettings,
-    primary: &Place,
+    primary: &NodeAddress,
 ) {
     let Some(sentinels) = sentinels else { return pending().await };
     let news = Notify::new();
-    let listen = sentinels.places.iter().map(|place| listen(place, settings, &news).boxed());
+    let listen = sentinels.nodes.iter().map(|node| listen(node, settings, &news).boxed());
     let decide = async {
         loop {
             news.notified().await;
-            let located = locate(sentinels, settings, Instant::now() + ANSWER_MAX).await;
+            let located = locate(sentinels, settings, Instant::now() + REPLY_MAX).await;
             if located.is_ok_and(|located| located != *primary) {
                 return;
             }
@@ -132,10 +132,10 @@ pub(super) async fn replaced(
 
 /// Announces each switch of a primary that this sentinel reports, and each subscription, before which one may have
 /// been missed. Never ends.
-async fn listen(place: &Place, settings: &ConnectionSettings, news: &Notify) {
+async fn listen(node: &NodeAddress, settings: &ConnectionSettings, news: &Notify) {
     loop {
-        let deadline = Instant::now() + ANSWER_MAX;
-        if let Ok(mut subscription) = begin(place, settings, deadline, subscribe).await {
+        let deadline = Instant::now() + REPLY_MAX;
+        if let Ok(mut subscription) = begin(node, settings, deadline, subscribe).await {
             news.notify_one();
             let mut messages = subscription.on_message();
             while messages.next().await.is_some() {
@@ -153,26 +153,26 @@ async fn subscribe(login: RedisConnectionInfo, stream: Stream) -> RedisResult<Pu
 }
 
 async fn ask(
-    place: &Place,
+    node: &NodeAddress,
     master: &str,
     settings: &ConnectionSettings,
     deadline: Instant,
 ) -> Result<View, QueueError> {
     let question = |login, stream| view_of(master.to_owned(), login, stream);
-    begin(place, settings, deadline, question).await
+    begin(node, settings, deadline, question).await
 }
 
 async fn view_of(master: String, login: RedisConnectionInfo, stream: Stream) -> RedisResult<View> {
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(REPLY_MAX));
     let (mut sentinel, driver) =
         MultiplexedConnection::new_with_config(&login, stream, config).await?;
     let _driver = AbortOnDrop(tokio::spawn(driver));
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
     questions.cmd("SENTINEL").arg("MASTER").arg(&master);
-    let mut answers = sentinel.send_packed_commands(&questions, 0, 2).await?.into_iter();
-    let address = answers.next().unwrap_or(Value::Nil).extract_error()?;
-    if let Some(primary) = read_primary(&address, answers.next().as_ref()) {
+    let mut replies = sentinel.send_packed_commands(&questions, 0, 2).await?.into_iter();
+    let address = replies.next().unwrap_or(Value::Nil).extract_error()?;
+    if let Some(primary) = read_primary(&address, replies.next().as_ref()) {
         return Ok(View::Primary(primary));
     }
     let mut list = redis::cmd("SENTINEL");
@@ -209,7 +209,7 @@ fn field<'v>(facts: &'v Value, name: &str) -> Option<&'v str> {
 
 /// Connects to a sentinel and begins; a second time with the login of Redis if the sentinel demands one.
 async fn begin<T, F>(
-    place: &Place,
+    node: &NodeAddress,
     settings: &ConnectionSettings,
     deadline: Instant,
     begin: impl Fn(RedisConnectionInfo, Stream) -> F,
@@ -220,9 +220,9 @@ where
     let login = settings.address()?.login.set_db(0);
     let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
     let logins = if login.password().is_some() { vec![nobody, login] } else { vec![nobody] };
-    let mut failure = settings.unanswered();
+    let mut failure = settings.no_reply();
     for login in logins {
-        let stream = Stream::open(place, &settings.tls, deadline).await;
+        let stream = Stream::open(node, &settings.tls, deadline).await;
         let stream = stream.map_err(|error| settings.dial_failed(error))?;
         let traffic = Arc::clone(stream.traffic());
         match timeout_at(deadline, begin(login, stream)).await {
@@ -249,13 +249,13 @@ fn is_unknown_command(error: &RedisError) -> bool {
 }
 
 /// The error if no sentinel names a primary: the first one that has a remedy of its own, or all together.
-fn unreachable(url: String, failures: Vec<(&Place, QueueError)>) -> QueueError {
-    let reason_of = |place: &dyn Display, error: &QueueError| match error {
-        QueueError::Unreachable { reason, .. } => format!("{place}: {reason}"),
-        other => format!("{place}: {}", other.problem()),
+fn unreachable(url: String, failures: Vec<(&NodeAddress, QueueError)>) -> QueueError {
+    let reason_of = |node: &dyn Display, error: &QueueError| match error {
+        QueueError::Unreachable { reason, .. } => format!("{node}: {reason}"),
+        other => format!("{node}: {}", other.problem()),
     };
     let reasons: Vec<String> =
-        failures.iter().map(|(place, error)| reason_of(place, error)).collect();
+        failures.iter().map(|(node, error)| reason_of(node, error)).collect();
     let has_remedy = |error: &QueueError| !matches!(error, QueueError::Unreachable { .. });
     if let Some((_, error)) = failures.into_iter().find(|(_, error)| has_remedy(error)) {
         return error;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::QueueError;
-use crate::wire::address::Place;
+use crate::wire::address::NodeAddress;
 use crate::wire::sentinel::{self, View};
 use crate::wire::settings::ConnectionSettings;
 
 /// The longest wait for all sentinels.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const REPLY_MAX: Duration = Duration::from_secs(2);
 
 /// What the sentinels of an address say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,10 +48,10 @@ impl ConnectionSettings {
     /// [`QueueError`] if the address or the password cannot be read.
     pub async fn ask_sentinels(&self) -> Result<Option<SentinelReport>, QueueError> {
         let Some(sentinels) = self.sentinels()? else { return Ok(None) };
-        let deadline = Instant::now() + ANSWER_MAX;
+        let deadline = Instant::now() + REPLY_MAX;
         let views = sentinel::ask_all(&sentinels, self, deadline, None).await;
-        let view_of = |place: &Place| {
-            let view = views.iter().find(|(of, _)| *of == place);
+        let view_of = |node: &NodeAddress| {
+            let view = views.iter().find(|(of, _)| *of == node);
             let primary = match view {
                 None => Err("it does not answer in time".to_owned()),
                 Some((_, Err(QueueError::Unreachable { reason, .. }))) => Err(reason.clone()),
@@ -65,9 +65,9 @@ impl ConnectionSettings {
                     quorum: primary.quorum,
                 }),
             };
-            SentinelView { address: place.to_string(), primary }
+            SentinelView { address: node.to_string(), primary }
         };
-        let sentinels_said = sentinels.places.iter().map(view_of).collect();
+        let sentinels_said = sentinels.nodes.iter().map(view_of).collect();
         Ok(Some(SentinelReport { master: sentinels.master.clone(), sentinels: sentinels_said }))
     }
 }

@@ -1,7 +1,7 @@
 //! The connection to one server: one, multiplexed. A task of its own reconnects as soon as it closes, whether
 //! or not it is used.
 //!
-//! Every wait is bounded. A command without an answer within [`ANSWER_MAX`] has failed, and it is
+//! Every wait is bounded. A command without a reply within [`REPLY_MAX`] has failed, and it is
 //! unknown whether Redis carried it out. Commands that were not sent are sent over the next connection.
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::error::QueueError;
 use crate::wire::connection::now;
 use crate::wire::connection_task::{ConnectionTask, State};
 use crate::wire::latency::LatencyStats;
-use crate::wire::link::{ANSWER_MAX, Endpoint, Failed, Link, OpenLink};
+use crate::wire::link::{Endpoint, Failed, Link, OpenLink, REPLY_MAX};
 use crate::wire::stream::TlsSession;
 use crate::wire::transport::Transport;
 
@@ -25,14 +25,14 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const TRIES_MAX: usize = 8;
 
 /// What the commands of one call became.
-pub(crate) struct Answers {
+pub(crate) struct RawReplies {
     /// One for each command.
     pub(crate) values: Vec<Value>,
     /// They were sent more than once: an earlier try may have been carried out.
     pub(crate) is_repeated: bool,
 }
 
-/// When commands without an answer are sent again over the next connection.
+/// When commands without a reply are sent again over the next connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
     /// If Redis cannot have received them.
@@ -41,8 +41,8 @@ pub(crate) enum Repeat {
     Always,
 }
 
-/// Why a call got no answers.
-pub(super) struct Unanswered {
+/// Why a call got no replies.
+pub(super) struct SendFailure {
     pub(super) error: QueueError,
     /// Redis cannot have received anything of it.
     pub(super) is_unsent: bool,
@@ -63,7 +63,7 @@ impl ServerConnection {
     ) -> Result<(Self, bool), QueueError> {
         let open = OpenLink::open(endpoint, 0, CONNECT_MAX).await?;
         let (state, has_layout) = (State::Up(open.link.clone()), open.has_layout);
-        Ok((Self::kept(endpoint, latency, task, state, Some(open)), has_layout))
+        Ok((Self::start(endpoint, latency, task, state, Some(open)), has_layout))
     }
 
     /// Connects in the background. Calls wait for the connection.
@@ -72,10 +72,10 @@ impl ServerConnection {
         latency: &Arc<LatencyStats>,
         task: &Arc<ConnectionTask>,
     ) -> Self {
-        Self::kept(endpoint, latency, task, State::Connecting, None)
+        Self::start(endpoint, latency, task, State::Connecting, None)
     }
 
-    fn kept(
+    fn start(
         endpoint: &Arc<Endpoint>,
         latency: &Arc<LatencyStats>,
         task: &Arc<ConnectionTask>,
@@ -94,33 +94,33 @@ impl ServerConnection {
         Self { state, latency: Arc::clone(latency) }
     }
 
-    /// Sends commands in one write; returns these of the answers, each a value or an error. A transaction has one
-    /// answer more for each command, and one for its start.
+    /// Sends commands in one write; returns these of the replies, each a value or an error. A transaction has one
+    /// reply more for each command, and one for its start.
     pub(super) async fn send(
         &self,
         commands: &Pipeline,
         wanted: Range<usize>,
         repeat: Repeat,
-    ) -> Result<Answers, Unanswered> {
+    ) -> Result<RawReplies, SendFailure> {
         let mut is_repeated = false;
         let mut lost = None;
-        let failed = |error, is_unsent| Err(Unanswered { error, is_unsent });
+        let failed = |error, is_unsent| Err(SendFailure { error, is_unsent });
         for tried in 1.. {
             let mut link = match self.link(lost).await {
                 Ok(link) => link,
                 Err(error) => return failed(error, !is_repeated),
             };
             let sent_at = Instant::now();
-            let answers = link.send(commands, wanted.clone()).await;
-            self.latency.saw(sent_at.elapsed(), answers.is_ok());
-            let Failed { error, is_closed, is_unsent } = match answers {
+            let replies = link.send(commands, wanted.clone()).await;
+            self.latency.saw(sent_at.elapsed(), replies.is_ok());
+            let Failed { error, is_closed, is_unsent } = match replies {
                 Ok(values) if values.len() == wanted.len() => {
-                    return Ok(Answers { values, is_repeated });
+                    return Ok(RawReplies { values, is_repeated });
                 }
                 Ok(values) => {
                     let (had, sent) = (values.len(), wanted.len());
-                    let text = format!("{had} answers to {sent} commands");
-                    return failed(QueueError::Answer(text), false);
+                    let text = format!("{had} replies to {sent} commands");
+                    return failed(QueueError::BadReply(text), false);
                 }
                 Err(failed) => failed,
             };
@@ -131,7 +131,7 @@ impl ServerConnection {
             }
             lost = Some(link.number);
         }
-        failed(QueueError::NoAnswer("no connection".to_owned()), !is_repeated)
+        failed(QueueError::NoReply("no connection".to_owned()), !is_repeated)
     }
 
     /// The current link, or the next one if `lost` is the number of the current one. Without one it waits for
@@ -148,7 +148,7 @@ impl ServerConnection {
             State::Connecting => false,
             State::Down(_) => true,
         };
-        let no_connection = || QueueError::NoAnswer("no connection".to_owned());
+        let no_connection = || QueueError::NoReply("no connection".to_owned());
         let is_down = matches!(&*state.borrow_and_update(), State::Down(_));
         let decide = async {
             if is_down {
@@ -156,11 +156,11 @@ impl ServerConnection {
             }
             state.wait_for(is_decided).await
         };
-        let decided = tokio::time::timeout(ANSWER_MAX, decide).await;
+        let decided = tokio::time::timeout(REPLY_MAX, decide).await;
         let decided = decided.ok().and_then(Result::ok).ok_or_else(no_connection)?;
         match &*decided {
             State::Up(link) => Ok(link.clone()),
-            State::Down(reason) => Err(QueueError::NoAnswer(format!("cannot connect: {reason}"))),
+            State::Down(reason) => Err(QueueError::NoReply(format!("cannot connect: {reason}"))),
             State::Connecting => Err(no_connection()),
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::error::{QueueError, TlsProblem};
-use crate::wire::address::{Address, Place, Sentinels, Target};
+use crate::wire::address::{Address, NodeAddress, Sentinels, Target};
 use crate::wire::small_file;
 use crate::wire::stream::{DialError, Traffic};
 use crate::wire::tls::TlsFiles;
@@ -33,7 +33,7 @@ pub struct ConnectionSettings {
     password: Option<Password>,
     pub(crate) tls: TlsFiles,
     /// One server of those that the URL leads to.
-    place: Option<Place>,
+    node: Option<NodeAddress>,
 }
 
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl ConnectionSettings {
     /// primary that Redis Sentinel names (`rediss-sentinel://` for TLS).
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), password: None, tls: TlsFiles::default(), place: None }
+        Self { url: url.into(), password: None, tls: TlsFiles::default(), node: None }
     }
 
     /// The password; it replaces one in the URL.
@@ -134,8 +134,8 @@ impl ConnectionSettings {
         if let Some(password) = self.password()? {
             address.login = address.login.set_password(password);
         }
-        if let Some(place) = &self.place {
-            address.target = Target::Server(place.clone());
+        if let Some(node) = &self.node {
+            address.target = Target::Server(node.clone());
         }
         Ok(address)
     }
@@ -149,7 +149,7 @@ impl ConnectionSettings {
     }
 
     /// The servers of the URL, if it is one of a cluster.
-    pub(crate) fn cluster_seeds(&self) -> Result<Option<Vec<Place>>, QueueError> {
+    pub(crate) fn cluster_seeds(&self) -> Result<Option<Vec<NodeAddress>>, QueueError> {
         Ok(match self.address()?.target {
             Target::Cluster(seeds) => Some(seeds),
             Target::Server(_) | Target::Sentinels(_) => None,
@@ -157,8 +157,8 @@ impl ConnectionSettings {
     }
 
     /// The same settings for one server of a cluster.
-    pub(crate) fn at(&self, place: Place) -> Self {
-        Self { place: Some(place), ..self.clone() }
+    pub(crate) fn at(&self, node: NodeAddress) -> Self {
+        Self { node: Some(node), ..self.clone() }
     }
 
     /// True if the URL is one of a cluster.
@@ -167,8 +167,8 @@ impl ConnectionSettings {
     }
 
     /// The error for a server that answers this when it is asked for the slots of its cluster.
-    pub(crate) fn no_cluster(&self, answer: &Value) -> QueueError {
-        let reason = match answer {
+    pub(crate) fn no_cluster(&self, reply: &Value) -> QueueError {
+        let reason = match reply {
             Value::ServerError(error) => {
                 error.details().unwrap_or("it refuses CLUSTER SLOTS").to_owned()
             }
@@ -178,11 +178,11 @@ impl ConnectionSettings {
     }
 
     /// The error for a server that sentinels named and that is a replica.
-    pub(crate) fn no_primary(&self, place: &Place) -> QueueError {
-        self.unreachable(format!("the sentinels name {place} as the primary, and it is a replica"))
+    pub(crate) fn no_primary(&self, node: &NodeAddress) -> QueueError {
+        self.unreachable(format!("the sentinels name {node} as the primary, and it is a replica"))
     }
 
-    /// The error for a place that cannot be connected to.
+    /// The error for a node that cannot be connected to.
     pub(crate) fn dial_failed(&self, error: DialError) -> QueueError {
         match error {
             DialError::Tls(problem) => self.tls_fails(problem),
@@ -198,10 +198,10 @@ impl ConnectionSettings {
         let (url, reason) = (self.public_url(), error.to_string());
         match error.code() {
             Some("NOPERM") => self.not_permitted(error),
-            _ if error.is_timeout() => self.unanswered(),
+            _ if error.is_timeout() => self.no_reply(),
             _ if is_refused_login(error) => QueueError::Login { url, reason },
             _ if error.is_connection_dropped() && traffic.read() == 0 && !self.uses_tls() => {
-                QueueError::ClosedUnanswered { url }
+                QueueError::ClosedWithoutReply { url }
             }
             _ => QueueError::Unreachable { url, reason },
         }
@@ -214,7 +214,7 @@ impl ConnectionSettings {
     }
 
     /// The error for a server that accepts connections and answers nothing.
-    pub(crate) fn unanswered(&self) -> QueueError {
+    pub(crate) fn no_reply(&self) -> QueueError {
         self.unreachable("it accepted the connection and did not answer in time".to_owned())
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Arg, Cmd, Value};
 
-use crate::wire::address::Place;
+use crate::wire::address::NodeAddress;
 use crate::wire::reply::text;
 
 /// The number of slots of every cluster.
@@ -57,14 +57,14 @@ pub(super) struct SlotMap {
     /// The first and the last slot of each range, sorted, with the index of its server.
     ranges: Vec<(u16, u16, usize)>,
     /// The primaries, sorted, each once.
-    primaries: Vec<Place>,
+    primaries: Vec<NodeAddress>,
     /// Slots that have moved since.
-    moved: HashMap<u16, Place>,
+    moved: HashMap<u16, NodeAddress>,
 }
 
 impl SlotMap {
     /// Reads the reply to `CLUSTER SLOTS` of the server at `asked`.
-    pub(super) fn read(reply: &Value, asked: &Place) -> Option<Self> {
+    pub(super) fn read(reply: &Value, asked: &NodeAddress) -> Option<Self> {
         let Value::Array(rows) = reply else { return None };
         let mut found = Vec::with_capacity(rows.len());
         for row in rows {
@@ -75,24 +75,24 @@ impl SlotMap {
             };
             let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
             let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
-            found.push((first, last, place_of(text(host).unwrap_or_default(), *port, asked)?));
+            found.push((first, last, node_of(text(host).unwrap_or_default(), *port, asked)?));
         }
-        let mut primaries: Vec<Place> = found.iter().map(|(.., place)| place.clone()).collect();
+        let mut primaries: Vec<NodeAddress> = found.iter().map(|(.., node)| node.clone()).collect();
         primaries.sort_unstable_by_key(ToString::to_string);
         primaries.dedup();
-        let index_of = |place: &Place| primaries.iter().position(|known| known == place);
+        let index_of = |node: &NodeAddress| primaries.iter().position(|known| known == node);
         let mut ranges = Vec::with_capacity(found.len());
-        for (first, last, place) in &found {
-            ranges.push((*first, *last, index_of(place)?));
+        for (first, last, node) in &found {
+            ranges.push((*first, *last, index_of(node)?));
         }
         ranges.sort_unstable();
         Some(Self { ranges, primaries, moved: HashMap::new() })
     }
 
     /// The server of a slot; `None` if none has it.
-    pub(super) fn place_of(&self, slot: u16) -> Option<&Place> {
-        if let Some(place) = self.moved.get(&slot) {
-            return Some(place);
+    pub(super) fn node_of(&self, slot: u16) -> Option<&NodeAddress> {
+        if let Some(node) = self.moved.get(&slot) {
+            return Some(node);
         }
         let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, index) = self.ranges.get(after.checked_sub(1)?)?;
@@ -100,16 +100,16 @@ impl SlotMap {
     }
 
     /// Records that a slot has moved, until the map is read again.
-    pub(super) fn moved(&mut self, slot: u16, place: Place) {
-        self.moved.insert(slot, place);
+    pub(super) fn record_move(&mut self, slot: u16, node: NodeAddress) {
+        self.moved.insert(slot, node);
     }
 
-    pub(super) fn primaries(&self) -> &[Place] {
+    pub(super) fn primaries(&self) -> &[NodeAddress] {
         &self.primaries
     }
 
     /// The first slot that no server has.
-    pub(super) fn uncovered(&self) -> Option<u16> {
+    pub(super) fn first_uncovered(&self) -> Option<u16> {
         let mut next = 0;
         for (first, last, _) in &self.ranges {
             if *first > next {
@@ -122,10 +122,10 @@ impl SlotMap {
 }
 
 /// A server as another one names it. An empty host is the one that was asked.
-pub(super) fn place_of(host: &str, port: i64, asked: &Place) -> Option<Place> {
-    let Place::Tcp { host: asked_host, tls, .. } = asked else { return None };
+pub(super) fn node_of(host: &str, port: i64, asked: &NodeAddress) -> Option<NodeAddress> {
+    let NodeAddress::Tcp { host: asked_host, tls, .. } = asked else { return None };
     let host = if host.is_empty() { asked_host.as_str() } else { host };
-    Place::tcp(host.to_owned(), u16::try_from(port).ok()?, tls.is_some()).ok()
+    NodeAddress::tcp(host.to_owned(), u16::try_from(port).ok()?, tls.is_some()).ok()
 }
 
 #[cfg(test)]
@@ -167,17 +167,17 @@ mod tests {
 
     #[test]
     fn a_map_knows_its_gaps_and_what_has_moved() {
-        let at = |port| Place::tcp("127.0.0.1".to_owned(), port, false).unwrap();
+        let at = |port| NodeAddress::tcp("127.0.0.1".to_owned(), port, false).unwrap();
         let row = |first, last, port| {
             let server = vec![Value::BulkString(Vec::new()), Value::Int(port)];
             Value::Array(vec![Value::Int(first), Value::Int(last), Value::Array(server)])
         };
         let reply = Value::Array(vec![row(8_000, 16_383, 2), row(0, 99, 1), row(101, 7_999, 1)]);
         let mut map = SlotMap::read(&reply, &at(1)).unwrap();
-        assert_eq!((map.place_of(5), map.place_of(100)), (Some(&at(1)), None));
-        assert_eq!((map.place_of(16_383), map.uncovered()), (Some(&at(2)), Some(100)));
-        map.moved(5, at(3));
-        assert_eq!((map.place_of(5), map.primaries().len()), (Some(&at(3)), 2));
+        assert_eq!((map.node_of(5), map.node_of(100)), (Some(&at(1)), None));
+        assert_eq!((map.node_of(16_383), map.first_uncovered()), (Some(&at(2)), Some(100)));
+        map.record_move(5, at(3));
+        assert_eq!((map.node_of(5), map.primaries().len()), (Some(&at(3)), 2));
         assert!(SlotMap::read(&Value::Nil, &at(1)).is_none());
     }
 }

@@ -21,6 +21,7 @@ static INCLUDES: [(&str, &str); 22] = includes![
     "doctor",
     "doctor_job",
     "due",
+    "enter_stage",
     "expiry",
     "failures",
     "keep",
@@ -31,7 +32,6 @@ static INCLUDES: [(&str, &str); 22] = includes![
     "option",
     "order",
     "permits",
-    "place",
     "ready",
     "scores",
     "tokens",
@@ -177,9 +177,9 @@ mod tests {
         let mut names = Vec::new();
         collect_includes("-- @include permits\n-- @include now\n-- @include bury\n", &mut names)
             .unwrap();
-        let place = |name| names.iter().position(|found| *found == name).unwrap();
-        assert!(place("now") < place("permits") && place("limits") < place("permits"));
-        assert!(place("permits") < place("bury"));
+        let index_of = |name| names.iter().position(|found| *found == name).unwrap();
+        assert!(index_of("now") < index_of("permits") && index_of("limits") < index_of("permits"));
+        assert!(index_of("permits") < index_of("bury"));
         assert_eq!(names.iter().filter(|name| **name == "now").count(), 1);
     }
 

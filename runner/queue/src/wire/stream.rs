@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::error::TlsProblem;
-use crate::wire::address::Place;
+use crate::wire::address::NodeAddress;
 use crate::wire::certificate::not_after;
 use crate::wire::tls::{self, TlsFiles};
 
@@ -27,7 +27,7 @@ const PEER_SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Interval of keepalive probes on a silent connection.
 const PEER_ASK_EVERY: Duration = Duration::from_secs(3);
 
-/// Why a place cannot be connected to.
+/// Why a node cannot be connected to.
 pub(crate) enum DialError {
     Io(io::Error),
     Tls(TlsProblem),
@@ -108,13 +108,15 @@ enum Kind {
 impl Stream {
     /// Connects, with the certificates as they are on disk now. Does not take longer than `deadline`.
     pub(crate) async fn open(
-        place: &Place,
+        node: &NodeAddress,
         files: &TlsFiles,
         deadline: Instant,
     ) -> Result<Self, DialError> {
-        let kind = match place {
-            Place::Unix(path) => Kind::Unix(within(deadline, UnixStream::connect(path)).await?),
-            Place::Tcp { host, port, tls } => {
+        let kind = match node {
+            NodeAddress::Unix(path) => {
+                Kind::Unix(within(deadline, UnixStream::connect(path)).await?)
+            }
+            NodeAddress::Tcp { host, port, tls } => {
                 let connect = TcpStream::connect((host.as_str(), *port));
                 let stream = within(deadline, connect).await?;
                 set_options(&stream).map_err(DialError::Io)?;
@@ -139,7 +141,7 @@ impl Stream {
     }
 
     /// Records a failure of TLS and hands the error on.
-    fn checked<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let (Poll::Ready(Err(error)), Kind::Tls(_, name)) = (&result, &self.kind)
             && let Some(problem) = tls::problem_of(error, name)
         {
@@ -221,12 +223,12 @@ impl AsyncWrite for Stream {
         if let Poll::Ready(Ok(count)) = &written {
             self.traffic.written.fetch_add(*count as u64, Ordering::Release);
         }
-        self.checked(written)
+        self.check(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = each!(self, stream => Pin::new(stream).poll_flush(cx));
-        self.checked(flushed)
+        self.check(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -244,6 +246,6 @@ impl AsyncRead for Stream {
         let read = each!(self, stream => Pin::new(stream).poll_read(cx, buffer));
         let count = buffer.filled().len() - before;
         self.traffic.read.fetch_add(count as u64, Ordering::Release);
-        self.checked(read)
+        self.check(read)
     }
 }

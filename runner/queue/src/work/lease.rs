@@ -138,7 +138,7 @@ pub struct LeasedJobs {
     /// The jobs.
     pub leases: Vec<Lease>,
     /// Entries removed from ready because they were superseded or had no payload.
-    pub withdrawn: u64,
+    pub removed: u64,
     /// Jobs that were not started within their ttl.
     pub expired: u64,
     /// When more may be leased, if a limit held some back.
@@ -175,8 +175,8 @@ impl LeaseCall {
 }
 
 impl Leased {
-    pub(crate) fn read(answer: Value) -> Result<Self, QueueError> {
-        let fields = array(answer)?;
+    pub(crate) fn read(reply: Value) -> Result<Self, QueueError> {
+        let fields = array(reply)?;
         let word = fields.first().map(text).transpose()?;
         let wait = || fields.get(1).map_or(Ok(None), read_wait);
         match word {
@@ -193,9 +193,9 @@ impl Leased {
     fn read_jobs(fields: Vec<Value>, is_new: bool) -> Result<Self, QueueError> {
         let count_of_values = fields.len();
         let mut fields = fields.into_iter().skip(1);
-        let mut next = || fields.next().ok_or_else(|| QueueError::Answer("cut short".to_owned()));
+        let mut next = || fields.next().ok_or_else(|| QueueError::BadReply("cut short".to_owned()));
         let token = Token::new(bytes(next()?)?);
-        let (withdrawn, expired) = (count(&next()?)?, count(&next()?)?);
+        let (removed, expired) = (count(&next()?)?, count(&next()?)?);
         let wait = read_wait(&next()?)?;
         let at_once = usize::try_from(count(&next()?)?).unwrap_or_default();
         let suspects = count(&next()?)?;
@@ -204,7 +204,7 @@ impl Leased {
         let width = usize::try_from(count(&next()?)?).unwrap_or_default();
         let values = count_of_values - HEAD;
         if !(width == BARE || width == WHOLE) || !values.is_multiple_of(width) {
-            return Err(QueueError::Answer(format!("{values} values of jobs of {width}")));
+            return Err(QueueError::BadReply(format!("{values} values of jobs of {width}")));
         }
         let mut leases = Vec::with_capacity(values / width);
         for i in 0..values / width {
@@ -236,7 +236,7 @@ impl Leased {
         for lease in &mut leases {
             lease.due_at_ms = lease.place as u64;
         }
-        Ok(Self::Jobs(LeasedJobs { leases, withdrawn, expired, wait, suspects }))
+        Ok(Self::Jobs(LeasedJobs { leases, removed, expired, wait, suspects }))
     }
 }
 

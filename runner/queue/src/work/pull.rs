@@ -26,10 +26,10 @@ use crate::work::wake_up::{SleepEnd, WakeUpReceiver};
 
 /// The shortest sleep, so that a wait of 0 does not spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// The first wait before a call without an answer is repeated; it doubles up to [`RETRY_MAX`].
+/// The first wait before a call without a reply is repeated; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// Repeats of a call without an answer, even after the end of the wait: it may have leased jobs.
+/// Repeats of a call without a reply, even after the end of the wait: it may have leased jobs.
 const REPEATS_MIN: u32 = 2;
 
 /// The result of a pull.
@@ -51,13 +51,13 @@ enum Waker<'b> {
     WakeUpReceiver(&'b mut WakeUpReceiver),
 }
 
-/// The result of one look at a shard.
+/// The result of one round: one turn at each shard until there are enough jobs.
 #[derive(Default)]
-struct Look {
+struct PullRound {
     pulled: Pulled,
-    /// Look again at once.
+    /// Start the next round at once.
     more: bool,
-    /// The longest sleep before the next look, if anything is known to come.
+    /// The longest sleep before the next round, if anything is known to come.
     wait: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ impl Queue {
     /// expire.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer until the end of the wait, or refused. Jobs may be
+    /// [`QueueError`] if Redis did not reply until the end of the wait, or refused. Jobs may be
     /// leased all the same; they return when their leases expire.
     pub async fn pull(&self, topic: &TopicName, pull: &PullOptions) -> Result<Pulled, QueueError> {
         self.pull_woken(topic, pull, Waker::Own(None)).await
@@ -109,20 +109,20 @@ impl Queue {
         shards.rotate_left(first);
         let all: Vec<Shard> = shards.iter().map(|pulled| pulled.shard.clone()).collect();
         loop {
-            let look = self.look(&mut shards, pull, end).await?;
+            let round = self.round(&mut shards, pull, end).await?;
             let now = Instant::now();
-            if !look.pulled.leases.is_empty() || (now >= end && !look.more) {
-                return Ok(look.pulled);
+            if !round.pulled.leases.is_empty() || (now >= end && !round.more) {
+                return Ok(round.pulled);
             }
-            if look.more {
+            if round.more {
                 continue;
             }
-            let rest = look.wait.unwrap_or(pull.poll()).clamp(SLEEP_MIN, pull.poll());
+            let rest = round.wait.unwrap_or(pull.poll()).clamp(SLEEP_MIN, pull.poll());
             let until = end.min(now + rest);
             match &mut waker {
                 Waker::WakeUpReceiver(receiver) => {
                     if let SleepEnd::Cancelled = receiver.sleep(until).await {
-                        return Ok(look.pulled);
+                        return Ok(round.pulled);
                     }
                 }
                 Waker::Own(Some(heard)) => {
@@ -155,18 +155,18 @@ impl Queue {
         }
     }
 
-    /// Looks at one shard after the other until there are enough jobs.
-    async fn look(
+    /// Pulls from one shard after the other until there are enough jobs.
+    async fn round(
         &self,
         shards: &mut [PulledShard],
         pull: &PullOptions,
         end: Instant,
-    ) -> Result<Look, QueueError> {
-        let mut all = Look::default();
+    ) -> Result<PullRound, QueueError> {
+        let mut all = PullRound::default();
         for shard in shards {
             let Some(call) = pull.call_beside(&all.pulled.leases) else { break };
-            match self.look_at(shard, pull, &call, end).await {
-                Ok(look) => all.add(look),
+            match self.pull_shard(shard, pull, &call, end).await {
+                Ok(round) => all.add(round),
                 // The caller gets the leased jobs, even if another shard fails.
                 Err(_) if !all.pulled.leases.is_empty() => break,
                 Err(error) => return Err(error),
@@ -175,13 +175,13 @@ impl Queue {
         Ok(all)
     }
 
-    async fn look_at(
+    async fn pull_shard(
         &self,
         pulled: &mut PulledShard,
         pull: &PullOptions,
         call: &LeaseCall,
         end: Instant,
-    ) -> Result<Look, QueueError> {
+    ) -> Result<PullRound, QueueError> {
         let turn = Turn {
             reclaim: Some(ReclaimRule {
                 max_crashes: Some(pull.max_crashes),
@@ -209,11 +209,11 @@ impl Queue {
             pulled.skip =
                 if promoted.more { pulled.skip.saturating_add(promoted.skipped) } else { 0 };
         }
-        Look::of(reply, call)
+        PullRound::of(reply, call)
     }
 }
 
-/// Repeats calls without an answer until a deadline, with growing waits.
+/// Repeats calls without a reply until a deadline, with growing waits.
 struct Retries {
     end: Instant,
     wait: Duration,
@@ -228,7 +228,7 @@ impl Retries {
     /// Waits before the next try. Returns the error if another try would not help, or is too late.
     async fn wait_out(&mut self, error: QueueError) -> Result<(), QueueError> {
         let is_over = self.done >= REPEATS_MIN && Instant::now() + self.wait >= self.end;
-        if is_over || !matches!(error, QueueError::NoAnswer(_)) {
+        if is_over || !matches!(error, QueueError::NoReply(_)) {
             return Err(error);
         }
         sleep(self.wait).await;
@@ -253,7 +253,7 @@ async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
     }
 }
 
-impl Look {
+impl PullRound {
     /// Adds the result of another shard.
     fn add(&mut self, other: Self) {
         self.pulled.leases.extend(other.pulled.leases);
@@ -265,35 +265,35 @@ impl Look {
 
     fn of(reply: TurnReply, call: &LeaseCall) -> Result<Self, QueueError> {
         let TurnReply { reclaimed, promoted, leased, error, .. } = reply;
-        let mut look = Self::default();
+        let mut round = Self::default();
         let (more_due, next_due) =
             promoted.map_or((false, None), |promoted| (promoted.more, promoted.next_due_in));
         match leased {
             Some(Leased::Jobs(jobs)) => {
-                look.pulled.leases = jobs.leases;
-                // Superseded or expired jobs were removed; look again.
-                look.more = look.pulled.leases.is_empty();
+                round.pulled.leases = jobs.leases;
+                // Superseded or expired jobs were removed; try again.
+                round.more = round.pulled.leases.is_empty();
             }
             Some(Leased::Empty { wait }) => {
-                look.more = more_due;
+                round.more = more_due;
                 let next_old = next_due.map(|due| due + call.min_age);
-                look.wait = earliest(wait, next_old);
+                round.wait = earliest(wait, next_old);
             }
             Some(Leased::Limited { wait }) => {
-                look.pulled.limited = true;
-                look.wait = wait;
+                round.pulled.limited = true;
+                round.wait = wait;
             }
-            Some(Leased::Paused) => look.pulled.paused = true,
+            Some(Leased::Paused) => round.pulled.paused = true,
             // Only a call that asks for limits is answered so.
-            Some(Leased::NoLimits) => look.pulled.limited = true,
+            Some(Leased::NoLimits) => round.pulled.limited = true,
             None => {}
         }
         let next_expiry = reclaimed.and_then(|reclaimed| reclaimed.next_expiry_in);
-        look.wait = earliest(look.wait, next_expiry);
+        round.wait = earliest(round.wait, next_expiry);
         // The caller gets the leased jobs, even if another part was refused.
         match error {
-            Some(error) if look.pulled.leases.is_empty() => Err(error),
-            _ => Ok(look),
+            Some(error) if round.pulled.leases.is_empty() => Err(error),
+            _ => Ok(round),
         }
     }
 }
@@ -323,7 +323,8 @@ mod tests {
     #[test]
     fn it_looks_again_when_the_first_thing_comes() {
         let mut call = LeaseCall::new(1, SECOND, "a:1");
-        let wait = |leased, due, call: &LeaseCall| Look::of(reply(leased, due), call).unwrap().wait;
+        let wait =
+            |leased, due, call: &LeaseCall| PullRound::of(reply(leased, due), call).unwrap().wait;
         assert_eq!(wait(Leased::Empty { wait: None }, Some(SECOND), &call), Some(SECOND));
         assert_eq!(wait(Leased::Empty { wait: None }, None, &call), Some(9 * SECOND));
         call.min_age = 3 * SECOND;
@@ -353,7 +354,7 @@ mod tests {
             error: Some(QueueError::Refused("OOM".to_owned())),
             ..reply(leased, None)
         };
-        assert!(Look::of(refused(Leased::Empty { wait: None }), &call).is_err());
+        assert!(PullRound::of(refused(Leased::Empty { wait: None }), &call).is_err());
         let lease = Lease {
             id: duebox_job::JobId::new("1").unwrap(),
             token: crate::Token::expiring_at_us(1),
@@ -367,7 +368,7 @@ mod tests {
             snoozes: 0,
         };
         let jobs = crate::LeasedJobs { leases: vec![lease], ..Default::default() };
-        let look = Look::of(refused(Leased::Jobs(jobs)), &call).unwrap();
-        assert_eq!(look.pulled.leases.len(), 1);
+        let round = PullRound::of(refused(Leased::Jobs(jobs)), &call).unwrap();
+        assert_eq!(round.pulled.leases.len(), 1);
     }
 }

@@ -43,7 +43,7 @@ pub enum Verdict {
         delay: Duration,
         /// Attempts the job has in all.
         max_attempts: u32,
-        /// What a dead job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)).
+        /// What a dead job keeps, as JSON ([`LastAttempt`](crate::LastAttempt)).
         info: String,
     },
     /// Bury the job now.
@@ -94,7 +94,7 @@ pub struct Finish {
     pub follow_ups: Vec<FollowUp>,
 }
 
-/// A lease and its verdict. A turn borrows it, so that a turn without an answer can be repeated.
+/// A lease and its verdict. A turn borrows it, so that a turn without a reply can be repeated.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     id: JobId,
@@ -155,14 +155,14 @@ impl Settled {
     }
 
     /// The results of these settlements, in their order.
-    pub(crate) fn read(answer: Value, settlements: &[Settlement]) -> Result<Vec<Self>, QueueError> {
-        let letters = text(&answer)?;
+    pub(crate) fn read(reply: Value, settlements: &[&Settlement]) -> Result<Vec<Self>, QueueError> {
+        let letters = text(&reply)?;
         if letters.len() != settlements.len() {
-            return Err(unexpected(&answer));
+            return Err(unexpected(&reply));
         }
         let mut settled = Vec::with_capacity(letters.len());
         for (letter, settlement) in letters.bytes().zip(settlements) {
-            let became = Self::of_letter(letter).ok_or_else(|| unexpected(&answer))?;
+            let became = Self::of_letter(letter).ok_or_else(|| unexpected(&reply))?;
             settled.push(match (became, &settlement.verdict) {
                 (Self::Done, Verdict::Discard) => Self::Discarded,
                 _ => became,
@@ -209,7 +209,7 @@ impl Settlement {
 
     /// How many of the first settlements fit into one turn: at most [`BATCH_MAX`], and at most
     /// [`CALL_BYTES_MAX`](crate::CALL_BYTES_MAX) bytes unless the first one alone has more.
-    pub fn fitting(settlements: &[Self]) -> usize {
+    pub fn fitting<'s>(settlements: impl IntoIterator<Item = &'s Self>) -> usize {
         fitting(settlements, BATCH_MAX, Self::bytes)
     }
 
@@ -253,25 +253,25 @@ impl Settlement {
 
     /// Groups settlements as the script takes them: consecutive acks under one token, any other
     /// verdict alone.
-    fn entries(settlements: &[Self]) -> impl Iterator<Item = &[Self]> {
+    fn groups<'s>(settlements: &'s [&'s Self]) -> impl Iterator<Item = &'s [&'s Self]> {
         settlements.chunk_by(|one, next| {
             one.verdict.is_ack() && next.verdict.is_ack() && one.token == next.token
         })
     }
 
-    pub(crate) fn command(keys: &ShardKeys, settlements: &[Self]) -> Cmd {
+    pub(crate) fn command(keys: &ShardKeys, settlements: &[&Self]) -> Cmd {
         let mut call = SETTLE.call(keys);
-        for entry in Self::entries(settlements) {
-            let Self { id, token, place, verdict, .. } = &entry[0];
+        for group in Self::groups(settlements) {
+            let Self { id, token, place, verdict, .. } = group[0];
             match verdict {
-                Verdict::Ack | Verdict::Discard => call.arg(entry.len()),
+                Verdict::Ack | Verdict::Discard => call.arg(group.len()),
                 _ => call.arg(id.as_bytes()),
             };
             call.arg(token.as_bytes());
             match verdict {
                 Verdict::Ack | Verdict::Discard => {
                     call.arg("ack");
-                    entry.iter().fold(&mut call, |call, acked| call.arg(acked.id.as_bytes()))
+                    group.iter().fold(&mut call, |call, acked| call.arg(acked.id.as_bytes()))
                 }
                 Verdict::Nack { delay, max_attempts, info } => {
                     call.arg("nack").arg(millis(*delay)).arg(max_attempts).arg(info)

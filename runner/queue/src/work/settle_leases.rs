@@ -16,8 +16,8 @@ impl Queue {
     /// for each of them; one more where the topic has several shards.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. Without an answer the verdicts may have been
-    /// carried out: the same call is safe to repeat, and then answers [`Settled::Lost`] for them.
+    /// [`QueueError`] if Redis did not reply or refused. Without a reply the verdicts may have been
+    /// carried out: the same call is safe to repeat, and then replies [`Settled::Lost`] for them.
     pub async fn settle(
         &self,
         topic: &TopicName,
@@ -30,7 +30,7 @@ impl Queue {
             let batch;
             (batch, rest) = rest.split_at(Settlement::fitting(rest));
             if let [shard] = shards.as_slice() {
-                settled.extend(self.settle_in(shard, batch).await?);
+                settled.extend(self.settle_in(shard, batch.iter().collect()).await?);
             } else {
                 settled.extend(self.settle_spread(&shards, batch).await?);
             }
@@ -41,10 +41,10 @@ impl Queue {
     async fn settle_in(
         &self,
         shard: &Shard,
-        settle: &[Settlement],
+        settle: Vec<&Settlement>,
     ) -> Result<Vec<Settled>, QueueError> {
         let reply = self.turn(shard, &Turn { settle, ..Turn::default() }).await?;
-        let missing = || QueueError::Answer("an answer is missing".to_owned());
+        let missing = || QueueError::BadReply("a reply is missing".to_owned());
         reply.settled.ok_or_else(|| reply.error.unwrap_or_else(missing))
     }
 
@@ -61,11 +61,11 @@ impl Queue {
             }
             ask
         };
-        let answers = script::run(&self.connection, shards.iter().map(ask).collect()).await?;
+        let replies = script::run(&self.connection, shards.iter().map(ask).collect()).await?;
         // A job that is leased nowhere is answered as lost by any shard.
         let mut shard_of = vec![0; batch.len()];
-        for (shard, answer) in answers.into_iter().enumerate() {
-            for (at, score) in array(answer?)?.iter().enumerate().take(batch.len()) {
+        for (shard, reply) in replies.into_iter().enumerate() {
+            for (at, score) in array(reply?)?.iter().enumerate().take(batch.len()) {
                 if *score != Value::Nil && text(score)?.as_bytes() == batch[at].token().as_bytes() {
                     shard_of[at] = shard;
                 }
@@ -73,13 +73,13 @@ impl Queue {
         }
         let mut settled = vec![Settled::Lost; batch.len()];
         for (number, shard) in shards.iter().enumerate() {
-            let places: Vec<usize> =
+            let indices: Vec<usize> =
                 (0..batch.len()).filter(|&at| shard_of[at] == number).collect();
-            if places.is_empty() {
+            if indices.is_empty() {
                 continue;
             }
-            let own: Vec<Settlement> = places.iter().map(|&at| batch[at].clone()).collect();
-            for (at, word) in places.into_iter().zip(self.settle_in(shard, &own).await?) {
+            let own = indices.iter().map(|&at| &batch[at]).collect();
+            for (at, word) in indices.into_iter().zip(self.settle_in(shard, own).await?) {
                 settled[at] = word;
             }
         }

@@ -1,7 +1,7 @@
 //! One turn of a worker at a shard: extend, settle, reclaim, promote and lease, in one pipeline.
 //!
-//! A turn without an answer is repeated as it was. Extending and leasing answer the same again, and
-//! promoting and reclaiming continue. The script answers `lost` for settlements that were carried out;
+//! A turn without a reply is repeated as it was. Extending and leasing answer the same again, and
+//! promoting and reclaiming continue. The script replies `lost` for settlements that were carried out;
 //! while their leases would last, they are told apart from those of other runners.
 
 use std::num::NonZero;
@@ -27,9 +27,9 @@ pub struct Turn<'a> {
     /// The runner's name, stored with the leases it extends.
     pub holder: &'a str,
     /// Leases to extend; may be empty.
-    pub extend: &'a [Extension],
+    pub extend: Vec<&'a Extension>,
     /// Leases to end; may be empty.
-    pub settle: &'a [Settlement],
+    pub settle: Vec<&'a Settlement>,
     /// How to end expired leases; none leaves them.
     pub reclaim: Option<ReclaimRule<'a>>,
     /// How to promote; none does not.
@@ -59,7 +59,7 @@ pub struct ReclaimRule<'a> {
     pub max_crashes: Option<NonZero<u32>>,
     /// The wait before the job runs again.
     pub delay: Duration,
-    /// What a buried job keeps, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes the job
+    /// What a buried job keeps, as JSON ([`LastAttempt`](crate::LastAttempt)); none deletes the job
     /// instead.
     pub info: Option<&'a str>,
     /// How long holders take to renew their leases once Redis is back. A lease that expired up to then may
@@ -113,7 +113,7 @@ pub struct TurnReply {
     /// What was promoted.
     pub promoted: Option<Promoted>,
     /// The clock of Redis when it promoted, µs since the epoch.
-    pub promoted_at_us: u64,
+    pub promoted_at_us: Option<u64>,
     /// The jobs that were leased.
     pub leased: Option<Leased>,
     /// The first error of Redis; the part it belongs to has no reply above.
@@ -133,7 +133,7 @@ impl Queue {
     /// Takes a turn at a shard.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer: repeat the same turn, since parts of it may have been
+    /// [`QueueError`] if Redis did not reply: repeat the same turn, since parts of it may have been
     /// carried out. What Redis refused is in [`TurnReply::error`].
     pub async fn turn(&self, shard: &Shard, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
         let keys = self.keys.of(shard);
@@ -144,8 +144,8 @@ impl Queue {
         }
         let Replies { values, are_repeated } =
             script::send(&self.connection, calls, Repeat::Always).await?;
-        for (part, answer) in parts.into_iter().zip(values) {
-            if let Err(error) = answer.and_then(|value| reply.read(part, value, turn)) {
+        for (part, value) in parts.into_iter().zip(values) {
+            if let Err(error) = value.and_then(|value| reply.read(part, value, turn)) {
                 reply.error.get_or_insert(error);
             }
         }
@@ -153,7 +153,7 @@ impl Queue {
             && let Some(settled) = &mut reply.settled
             && settled.contains(&Settled::Lost)
         {
-            self.recognize_settled(&keys, turn.settle, settled).await?;
+            self.recognize_settled(&keys, &turn.settle, settled).await?;
         }
         Ok(reply)
     }
@@ -163,7 +163,7 @@ impl Queue {
     async fn recognize_settled(
         &self,
         keys: &ShardKeys,
-        settle: &[Settlement],
+        settle: &[&Settlement],
         settled: &mut [Settled],
     ) -> Result<(), QueueError> {
         let clock = self.connection.clock_of(&keys.key("unack"));
@@ -186,10 +186,10 @@ impl Turn<'_> {
             calls.push(call);
         };
         if !self.extend.is_empty() {
-            add(Part::Extend, Extension::command(keys, self.holder, self.extend));
+            add(Part::Extend, Extension::command(keys, self.holder, &self.extend));
         }
         if !self.settle.is_empty() {
-            add(Part::Settle, Settlement::command(keys, self.settle));
+            add(Part::Settle, Settlement::command(keys, &self.settle));
         }
         if let Some(rule) = &self.reclaim {
             add(Part::Reclaim, rule.command(keys, disturbed_at));
@@ -205,24 +205,24 @@ impl Turn<'_> {
 }
 
 impl TurnReply {
-    fn read(&mut self, part: Part, answer: Value, turn: &Turn<'_>) -> Result<(), QueueError> {
+    fn read(&mut self, part: Part, reply: Value, turn: &Turn<'_>) -> Result<(), QueueError> {
         match part {
-            Part::Extend => self.extended = Some(read_extended(answer)?),
-            Part::Settle => self.settled = Some(Settled::read(answer, turn.settle)?),
-            Part::Reclaim => self.reclaimed = Some(Reclaimed::read(answer)?),
+            Part::Extend => self.extended = Some(read_extended(reply)?),
+            Part::Settle => self.settled = Some(Settled::read(reply, &turn.settle)?),
+            Part::Reclaim => self.reclaimed = Some(Reclaimed::read(reply)?),
             Part::Promote => {
-                let (promoted, now_us) = Promoted::read(answer)?;
+                let (promoted, now_us) = Promoted::read(reply)?;
                 self.promoted = Some(promoted);
-                self.promoted_at_us = now_us;
+                self.promoted_at_us = Some(now_us);
             }
-            Part::Lease => self.leased = Some(Leased::read(answer)?),
+            Part::Lease => self.leased = Some(Leased::read(reply)?),
         }
         Ok(())
     }
 }
 
 impl Extension {
-    fn command(keys: &ShardKeys, holder: &str, extensions: &[Self]) -> Cmd {
+    fn command(keys: &ShardKeys, holder: &str, extensions: &[&Self]) -> Cmd {
         let mut call = EXTEND.call(keys);
         call.arg(holder);
         for Self { id, token, by } in extensions {
@@ -232,12 +232,12 @@ impl Extension {
     }
 }
 
-fn read_extended(answer: Value) -> Result<Vec<Option<Token>>, QueueError> {
+fn read_extended(reply: Value) -> Result<Vec<Option<Token>>, QueueError> {
     let read = |value| {
         let token = bytes(value)?;
         Ok(if token.as_ref() == b"lost" { None } else { Some(Token::new(token)) })
     };
-    array(answer)?.into_iter().map(read).collect()
+    array(reply)?.into_iter().map(read).collect()
 }
 
 impl ReclaimRule<'_> {
@@ -261,9 +261,9 @@ impl ReclaimRule<'_> {
 }
 
 impl Reclaimed {
-    fn read(answer: Value) -> Result<Self, QueueError> {
-        let mut fields = array(answer)?.into_iter();
-        let first = fields.next().ok_or_else(|| QueueError::Answer("empty array".to_owned()))?;
+    fn read(reply: Value) -> Result<Self, QueueError> {
+        let mut fields = array(reply)?.into_iter();
+        let first = fields.next().ok_or_else(|| QueueError::BadReply("empty array".to_owned()))?;
         let next_expiry_in = optional_score(&first)?.map(Duration::from_millis);
         let mut jobs = Vec::with_capacity(fields.len() / 2);
         while let (Some(id), Some(word)) = (fields.next(), fields.next()) {
@@ -284,12 +284,12 @@ impl Promotion {
 
 impl Promoted {
     /// The result of promoting, and the clock of Redis in µs since the epoch.
-    fn read(answer: Value) -> Result<(Self, u64), QueueError> {
-        let fields = array(answer)?;
+    fn read(reply: Value) -> Result<(Self, u64), QueueError> {
+        let fields = array(reply)?;
         let [moved, skipped, more, next_due, bad, now] = fields.as_slice() else {
             return Err(unexpected(&Value::Array(fields)));
         };
-        let now_us = optional_score(now)?.unwrap_or_default();
+        let now_us = optional_score(now)?.ok_or_else(|| unexpected(now))?;
         let wait_ms = |due_ms: u64| due_ms.saturating_sub(now_us / 1_000);
         let promoted = Self {
             moved: count(moved)?,

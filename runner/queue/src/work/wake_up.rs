@@ -28,7 +28,7 @@ pub struct WakeUpReceiver {
 /// Why a sleep ended.
 pub(crate) enum SleepEnd {
     /// It is time to look at the topic again.
-    Look,
+    LookAgain,
     /// The pull was cancelled.
     Cancelled,
 }
@@ -71,13 +71,13 @@ impl WakeUpReceiver {
     pub(crate) async fn sleep(&mut self, until: Instant) -> SleepEnd {
         tokio::select! {
             () = &mut self.cancelled => SleepEnd::Cancelled,
-            () = sleep_until(until) => SleepEnd::Look,
+            () = sleep_until(until) => SleepEnd::LookAgain,
             notified = self.notified.changed() => match notified {
-                Ok(()) => SleepEnd::Look,
+                Ok(()) => SleepEnd::LookAgain,
                 // The hub is gone: the poll finds what comes.
                 Err(_) => {
                     sleep_until(until).await;
-                    SleepEnd::Look
+                    SleepEnd::LookAgain
                 }
             },
         }
@@ -100,9 +100,9 @@ mod tests {
         let (hub, topic) = (WakeUpHub::default(), TopicName::new("a").unwrap());
         let mut receiver = hub.subscribe(&topic, pending());
         hub.notify(&topic);
-        assert!(matches!(receiver.sleep(far()).await, SleepEnd::Look));
+        assert!(matches!(receiver.sleep(far()).await, SleepEnd::LookAgain));
         hub.notify_all();
-        assert!(matches!(receiver.sleep(far()).await, SleepEnd::Look));
+        assert!(matches!(receiver.sleep(far()).await, SleepEnd::LookAgain));
         // A notification of another topic does not wake it.
         hub.notify(&TopicName::new("b").unwrap());
         let slept = tokio::time::timeout(Duration::from_millis(20), receiver.sleep(far())).await;

@@ -97,9 +97,10 @@ async fn a_job_whose_lease_was_extended_has_started() {
     fixture.push("a").await;
     let (leases, _) = lease(&fixture, 0).await;
     let by = Duration::from_secs(5);
-    let extend = &[Extension { id: id("a"), token: leases[0].token.clone(), by }];
+    let extension = Extension { id: id("a"), token: leases[0].token.clone(), by };
     for _ in 0..2 {
-        let reply = fixture.turn(&Turn { holder: HOLDER, extend, ..Turn::default() }).await;
+        let turn = Turn { holder: HOLDER, extend: vec![&extension], ..Turn::default() };
+        let reply = fixture.turn(&turn).await;
         let token = reply.extended.unwrap().remove(0).unwrap();
         assert_eq!(token.expires_at_us(), leases[0].token.expires_at_us() - 1 + 5_000_000);
     }

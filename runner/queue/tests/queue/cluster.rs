@@ -32,7 +32,7 @@ async fn run(queue: &Queue, name: &str) -> BTreeSet<String> {
     let Some(Leased::Jobs(jobs)) = reply.leased else { return BTreeSet::new() };
     let ids = jobs.leases.iter().map(|lease| lease.id.to_string()).collect();
     let settle: Vec<_> = jobs.leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
-    let turn = Turn { settle: &settle, ..Turn::default() };
+    let turn = Turn { settle: settle.iter().collect(), ..Turn::default() };
     let reply = queue.turn(&shard, &turn).await.unwrap();
     assert!(reply.settled.unwrap().iter().all(|settled| *settled == Settled::Done));
     ids

@@ -1,4 +1,4 @@
-//! Orders to every daemon, and what each answers: who hears them, in which order the answers stand, and how
+//! Orders to every daemon, and what each answers: who hears them, in which order the replies stand, and how
 //! long.
 
 use duebox_harness::RedisServer;
@@ -69,5 +69,5 @@ async fn without_an_answer_of_redis_there_is_an_error_and_no_list_of_none() {
         fixture.queue.reply_to_control("1", "yes").await.unwrap_err(),
         fixture.queue.control_replies("1").await.unwrap_err(),
     ];
-    assert!(errors.iter().all(|error| matches!(error, QueueError::NoAnswer(_))), "{errors:?}");
+    assert!(errors.iter().all(|error| matches!(error, QueueError::NoReply(_))), "{errors:?}");
 }

@@ -167,7 +167,7 @@ async fn no_script_leaves_more_than_max_dead() {
     for lease in fixture.lease_up_to(9).await {
         settle.push(lease.settle(drop_it()));
     }
-    fixture.turn(&Turn { settle: &settle, ..Turn::default() }).await;
+    fixture.turn(&Turn { settle: settle.iter().collect(), ..Turn::default() }).await;
     newest("settle", ["b", "c"]);
     // An invalid due time.
     for name in ["d", "e", "f"] {

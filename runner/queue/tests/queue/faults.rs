@@ -92,8 +92,8 @@ async fn a_ready_job_pushed_again_for_later_is_not_early() {
     fixture.push("a").await;
     fixture.plain_push("a", "newer", fixture.now_ms() + 2_000);
     match fixture.lease(&call(9)).await {
-        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => {
-            assert_eq!((leases.len(), withdrawn), (0, 1))
+        Leased::Jobs(LeasedJobs { leases, removed, .. }) => {
+            assert_eq!((leases.len(), removed), (0, 1))
         }
         other => panic!("{other:?}"),
     }
@@ -207,8 +207,8 @@ async fn a_lost_lease_reply_gives_no_superseded_job() {
     assert_eq!(fixture.push_job(job("a"), IfExists::Replace).await, Pushed::Successor);
 
     match fixture.lease(&lost).await {
-        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => {
-            assert_eq!((leases.len(), withdrawn), (0, 0))
+        Leased::Jobs(LeasedJobs { leases, removed, .. }) => {
+            assert_eq!((leases.len(), removed), (0, 0))
         }
         other => panic!("{other:?}"),
     }
@@ -352,8 +352,8 @@ async fn a_push_torn_in_two_is_lost_and_leaves_nothing() {
 
     assert_eq!(fixture.promote().await.moved, 1);
     match fixture.lease(&call(9)).await {
-        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => {
-            assert_eq!((leases.len(), withdrawn), (0, 1))
+        Leased::Jobs(LeasedJobs { leases, removed, .. }) => {
+            assert_eq!((leases.len(), removed), (0, 1))
         }
         other => panic!("{other:?}"),
     }

@@ -230,14 +230,16 @@ impl Fixture {
     }
 
     pub(crate) async fn settle_many(&self, settlements: &[Settlement]) -> Vec<Settled> {
-        let reply = self.turn(&Turn { settle: settlements, ..Turn::default() }).await;
+        let reply =
+            self.turn(&Turn { settle: settlements.iter().collect(), ..Turn::default() }).await;
         reply.settled.unwrap()
     }
 
     pub(crate) async fn extend(&self, lease: &Lease, by: Duration) -> Option<Token> {
         let (id, token) = (lease.id.clone(), lease.token.clone());
-        let extend = &[Extension { id, token, by }];
-        let reply = self.turn(&Turn { holder: HOLDER, extend, ..Turn::default() }).await;
+        let extension = Extension { id, token, by };
+        let turn = Turn { holder: HOLDER, extend: vec![&extension], ..Turn::default() };
+        let reply = self.turn(&turn).await;
         reply.extended.unwrap().remove(0)
     }
 

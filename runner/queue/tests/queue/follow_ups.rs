@@ -158,7 +158,7 @@ async fn a_relay_that_slept_is_too_late_once_the_marks_may_be_gone() {
     assert_eq!(Parcel::push_raw(&sms, &slow, not_after), None);
     assert_eq!(sms.snapshot().inbox.len(), 1, "the mark outlives everybody who could come");
     sms.advance(minute, &mut []);
-    let (_, forgotten): (u64, u64) = crate::script::PRUNE_MARKS.call(&sms, &["1000"]);
+    let (_, forgotten): (u64, u64) = crate::script::PRUNE_RECORDS.call(&sms, &["1000"]);
     assert_eq!(forgotten, 1);
     assert!(sms.snapshot().held().iter().all(|key| *key == "meta"), "{:?}", sms.snapshot());
 }

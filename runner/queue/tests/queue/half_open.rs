@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use crate::fixture::{Fixture, job};
 
 /// The wait for a reply without a look at the connection.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+const REPLY_MAX: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_half_open_connection_is_replaced_within_seconds() {
@@ -27,7 +27,7 @@ async fn a_half_open_connection_is_replaced_within_seconds() {
         );
         let took = called_at.elapsed();
         println!("a push over a half-open connection took {} ms", took.as_millis());
-        assert!(took < ANSWER_MAX, "{took:?}");
+        assert!(took < REPLY_MAX, "{took:?}");
     }
     assert_eq!(fixture.snapshot().jobs.len(), 3);
 }

@@ -330,7 +330,7 @@ async fn a_redis_that_is_away_is_an_error_and_then_it_goes_on() {
     fixture.set("a", "v", KvCondition::Always).await;
     server.stop();
     let error = fixture.queue.kv_get(&fixture.topic, b"a").await.unwrap_err();
-    assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
+    assert!(matches!(error, QueueError::NoReply(_)), "{error:?}");
     server.restart();
     let mut found = None;
     eventually!(

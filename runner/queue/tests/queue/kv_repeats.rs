@@ -65,7 +65,7 @@ async fn a_write_ends_at_its_deadline_though_redis_does_not_reply() {
     let answer = writer.add(&fixture.topic, b"n", 1).await;
     let took = began.elapsed();
     server.resume();
-    assert!(matches!(answer, Err(QueueError::NoAnswer(_))), "{answer:?}");
+    assert!(matches!(answer, Err(QueueError::NoReply(_))), "{answer:?}");
     // A call of its own waits for 5 s.
     assert!((Duration::from_secs(3)..Duration::from_millis(4_800)).contains(&took), "{took:?}");
 }

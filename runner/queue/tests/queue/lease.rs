@@ -15,7 +15,7 @@ use crate::{fixture, script};
 
 fn jobs(leased: Leased) -> (Vec<Lease>, u64) {
     match leased {
-        Leased::Jobs(LeasedJobs { leases, withdrawn, .. }) => (leases, withdrawn),
+        Leased::Jobs(LeasedJobs { leases, removed, .. }) => (leases, removed),
         other => panic!("{other:?}"),
     }
 }
@@ -32,10 +32,10 @@ async fn the_longest_due_come_first_under_one_token() {
     }
     fixture.promote().await;
     let before = fixture.snapshot();
-    let (leases, withdrawn) = jobs(fixture.lease(&call(2)).await);
+    let (leases, removed) = jobs(fixture.lease(&call(2)).await);
     let after = fixture.snapshot();
 
-    assert_eq!((names(&leases), withdrawn), (vec!["a".into(), "b".into()], 0));
+    assert_eq!((names(&leases), removed), (vec!["a".into(), "b".into()], 0));
     assert_eq!(leases[0].token, leases[1].token);
     let expiry = leases[0].token.expires_at_us();
     // A token is even.
@@ -78,8 +78,8 @@ async fn a_repeated_call_gets_the_same_jobs_under_the_same_token() {
     fixture.push("c").await;
     fixture.on_key("HSET", "meta", &["paused", "1"]);
     for _ in 0..2 {
-        let (again, withdrawn) = jobs(fixture.lease(&lost).await);
-        assert_eq!((names(&again), withdrawn), (names(&first), 0));
+        let (again, removed) = jobs(fixture.lease(&lost).await);
+        assert_eq!((names(&again), removed), (names(&first), 0));
         for (again, first) in again.iter().zip(&first) {
             assert_eq!(again.token, first.token);
             assert_eq!(again.payload, first.payload);
@@ -102,8 +102,8 @@ async fn a_repeated_call_leaves_out_the_cancelled_and_the_settled() {
     let (mut first, _) = jobs(fixture.lease(&lost).await);
     fixture.queue.cancel(&fixture.topic, &id("a")).await.unwrap();
     assert_eq!(fixture.settle(first.remove(1), Verdict::Ack).await, Settled::Done);
-    let (again, withdrawn) = jobs(fixture.lease(&lost).await);
-    assert_eq!((names(&again), withdrawn), (vec!["c".into()], 0));
+    let (again, removed) = jobs(fixture.lease(&lost).await);
+    assert_eq!((names(&again), removed), (vec!["c".into()], 0));
     assert_eq!(ids(&fixture.snapshot().unack), ["a", "c"], "a cancelled lease runs out by itself");
 }
 
@@ -149,7 +149,7 @@ async fn a_call_id_is_kept_while_a_late_repetition_could_lease() {
     for lease in first {
         assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
     }
-    // Its sender has had the answer; this is a copy that was long on its way.
+    // Its sender has had the reply; this is a copy that was long on its way.
     let (late, _) = jobs(fixture.lease(&slow).await);
     assert_eq!(names(&late), Vec::<String>::new());
     assert_eq!(ids(&fixture.snapshot().ready), ["b"]);
@@ -163,8 +163,8 @@ async fn what_has_no_payload_is_withdrawn_with_all_it_has() {
         fixture.on_key("HSET", key, &["ghost", value]);
     }
     fixture.on_key("ZADD", "ready", &["1763740800000", "ghost"]);
-    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
-    assert_eq!((names(&leases), withdrawn), (vec!["a".into()], 1));
+    let (leases, removed) = jobs(fixture.lease(&call(9)).await);
+    assert_eq!((names(&leases), removed), (vec!["a".into()], 1));
     let after = fixture.snapshot();
     assert!(after.ready.is_empty() && after.attempts.is_empty() && after.opts.is_empty());
 }
@@ -177,8 +177,8 @@ async fn what_is_withdrawn_is_not_empty() {
     fixture.push("b").await;
     fixture.advance(Duration::from_secs(5), &mut []);
     fixture.on_key("ZADD", "ready", &["XX", "1763740800000", "a"]);
-    let (leases, withdrawn) = jobs(fixture.lease(&call(1)).await);
-    assert_eq!((leases.len(), withdrawn), (0, 1));
+    let (leases, removed) = jobs(fixture.lease(&call(1)).await);
+    assert_eq!((leases.len(), removed), (0, 1));
     assert!(fixture.snapshot().holders.is_empty(), "a call that holds nothing is not remembered");
     assert_eq!(fixture.lease_up_to(1).await.len(), 1, "b was behind it");
 }
@@ -193,8 +193,8 @@ async fn a_superseded_job_loses_its_attempts_when_it_is_withdrawn() {
     fixture.promote().await;
     fixture.plain_push("a", "newer", fixture.now_ms() + 60_000);
     assert_eq!(ids(&fixture.snapshot().attempts), ["a"]);
-    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
-    assert_eq!((leases.len(), withdrawn), (0, 1));
+    let (leases, removed) = jobs(fixture.lease(&call(9)).await);
+    assert_eq!((leases.len(), removed), (0, 1));
     assert!(fixture.snapshot().attempts.is_empty());
 }
 
@@ -205,18 +205,18 @@ async fn a_leased_id_put_into_ready_by_hand_is_not_leased_twice() {
     let lease = fixture.lease_only("a").await;
     fixture.push("b").await;
     fixture.on_key("ZADD", "ready", &["1763740800000", "a"]);
-    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
-    assert_eq!((names(&leases), withdrawn), (vec!["b".into()], 1));
+    let (leases, removed) = jobs(fixture.lease(&call(9)).await);
+    assert_eq!((names(&leases), removed), (vec!["b".into()], 1));
     assert_eq!(leases[0].payload, "b");
     assert!(fixture.snapshot().ready.is_empty());
     assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done, "the first lease holds");
 
-    // Alone it is withdrawn as well.
+    // Alone it is removed as well.
     fixture.push("c").await;
     let lease = fixture.lease_only("c").await;
     fixture.on_key("ZADD", "ready", &["1763740800000", "c"]);
-    let (leases, withdrawn) = jobs(fixture.lease(&call(9)).await);
-    assert_eq!((leases.len(), withdrawn), (0, 1));
+    let (leases, removed) = jobs(fixture.lease(&call(9)).await);
+    assert_eq!((leases.len(), removed), (0, 1));
     assert_eq!(fixture.settle(lease, Verdict::Ack).await, Settled::Done);
 }
 
@@ -251,7 +251,7 @@ async fn an_extension_needs_the_newest_token() {
         Extension { id: id("b"), token: stale, by },
         Extension { id: id("nobody"), token: leases[0].token.clone(), by },
     ];
-    let reply = fixture.turn(&Turn { extend: &extend, ..Turn::default() }).await;
+    let reply = fixture.turn(&Turn { extend: extend.iter().collect(), ..Turn::default() }).await;
     let extended = reply.extended.unwrap();
     let later = leases[0].token.expires_at_us() + 1_500_000;
     assert_eq!(extended, [Some(Token::expiring_at_us(later)), None, None]);
@@ -277,7 +277,7 @@ async fn each_lease_is_extended_by_its_own_time_and_repeats_are_harmless() {
         })
         .collect();
     let twice: Vec<Extension> = extend.iter().chain(&extend).cloned().collect();
-    let reply = fixture.turn(&Turn { extend: &twice, ..Turn::default() }).await;
+    let reply = fixture.turn(&Turn { extend: twice.iter().collect(), ..Turn::default() }).await;
     let extended = reply.extended.unwrap();
     assert_eq!(extended[..2], extended[2..]);
     let old = leases[0].token.expires_at_us();
@@ -307,7 +307,7 @@ async fn a_bad_wish_is_the_callers_fault_and_spoils_no_other_part_of_the_turn() 
     let lease = fixture.lease_only("a").await;
     let bad = LeaseCall { jobs: 0, ..call(0) };
     let settle = [lease.settle(Verdict::Ack)];
-    let turn = Turn { settle: &settle, lease: Some(&bad), ..Turn::default() };
+    let turn = Turn { settle: settle.iter().collect(), lease: Some(&bad), ..Turn::default() };
     let reply = fixture.queue.turn(&fixture.shard, &turn).await.unwrap();
     assert_eq!(reply.settled.unwrap(), [Settled::Done]);
     assert!(reply.leased.is_none());

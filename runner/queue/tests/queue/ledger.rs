@@ -65,7 +65,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes note of a step and its answer, and of what the topic held before and after it.
+    /// Takes note of a step and its reply, and of what the topic held before and after it.
     pub(crate) fn note(
         &mut self,
         step: &Step,

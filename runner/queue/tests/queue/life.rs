@@ -68,7 +68,7 @@ pub(crate) struct World {
     /// Those of them that came.
     pub(crate) came: BTreeSet<JobId>,
     past: VecDeque<String>,
-    /// Those of the answers that [`ANSWERS`] names which came.
+    /// Those of the replies that [`ANSWERS`] names which came.
     pub(crate) seen: BTreeSet<&'static str>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) const ANSWERS: [&str; 47] = [
     "skipped: 1",
     "bad: 1",
     "more: true",
-    "withdrawn: 1",
+    "removed: 1",
     "expired: 1",
     "wait: Some(0ns)",
     "suspects: 1",
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// The steps that were taken last, each with its answer.
+    /// The steps that were taken last, each with its reply.
     pub(crate) fn past(&self) -> String {
         self.past.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }

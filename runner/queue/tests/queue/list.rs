@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use duebox_job::{FailureClass, JobId};
 use duebox_queue::{
-    Cursor, DeadQuery, Finish, Limits, PageOrder, PageQuery, Pruned, PrunedMarks, Requeued,
+    Cursor, DeadQuery, Finish, Limits, PageOrder, PageQuery, Pruned, PrunedRecords, Requeued,
     RequeuedMany, RetentionLimits, Settled, Verdict,
 };
 
@@ -250,7 +250,7 @@ async fn marks_are_forgotten_when_their_time_is_over_a_thousand_a_call() {
     fixture.on_key("ZADD", "inbox", &[&(now - 1).to_string(), "source:1:a:1"]);
     fixture.on_key("ZADD", "inbox", &["+inf", "source:2:a:1"]);
     let swept = |held, follow_ups, more| Pruned {
-        marks: PrunedMarks { held, follow_ups },
+        records: PrunedRecords { held, follow_ups },
         more,
         ..Pruned::default()
     };

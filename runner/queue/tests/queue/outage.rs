@@ -30,7 +30,7 @@ async fn forgotten_scripts_are_loaded_again() {
     let settle = [lease.settle(Verdict::Ack)];
     let call = call(9);
     let turn = Turn {
-        settle: &settle,
+        settle: settle.iter().collect(),
         promote: Some(Promotion { jobs: 9, skip: 0, discards_bad: false }),
         lease: Some(&call),
         ..Turn::default()
@@ -57,7 +57,7 @@ async fn scripts_forgotten_in_the_middle_lose_and_double_nothing() {
         assert_eq!(leases.len(), 5);
         let settle: Vec<_> = leases.into_iter().map(|l| l.settle(Verdict::Ack)).collect();
         let call = call(1);
-        let turn = Turn { settle: &settle, lease: Some(&call), ..Turn::default() };
+        let turn = Turn { settle: settle.iter().collect(), lease: Some(&call), ..Turn::default() };
         let reply = fixture.turn(&turn).await;
         assert_eq!(reply.settled.unwrap(), [Settled::Done; 5]);
         acked += 5;
@@ -77,7 +77,7 @@ async fn after_a_restart_the_queue_goes_on() {
     server.restart();
     assert_eq!(tokio::time::timeout(LEASE, listener.next()).await.unwrap(), Notification::Lost);
     let settle = [lease.settle(Verdict::Ack)];
-    let turn = Turn { settle: &settle, ..Turn::default() };
+    let turn = Turn { settle: settle.iter().collect(), ..Turn::default() };
     let mut settled;
     eventually!(
         {
@@ -114,7 +114,7 @@ async fn a_redis_that_is_gone_is_an_error_that_says_so() {
     server.stop();
     let error =
         fixture.queue.push(&fixture.topic, &[job("a")], IfExists::Reject).await.unwrap_err();
-    assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
+    assert!(matches!(error, QueueError::NoReply(_)), "{error:?}");
     assert!(!error.is_final());
     let settings = ConnectionSettings::new(server.url());
     match Queue::connect(&settings, "duebox").await.map(drop) {
@@ -140,7 +140,7 @@ async fn a_lease_call_whose_answer_was_lost_is_answered_again() {
     let turn = Turn { lease: Some(&lost), ..Turn::default() };
     server.pause();
     let error = fixture.queue.turn(&fixture.shard, &turn).await.unwrap_err();
-    assert!(matches!(error, QueueError::NoAnswer(_)), "{error:?}");
+    assert!(matches!(error, QueueError::NoReply(_)), "{error:?}");
     server.resume();
     let mut leased;
     eventually!(

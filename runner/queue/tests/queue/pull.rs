@@ -276,7 +276,7 @@ async fn two_consumers_share_and_never_get_the_same() {
     assert_eq!(one.len(), 200);
 }
 
-/// A way to Redis that loses a given number of answers, connection and all.
+/// A way to Redis that loses a given number of replies, connection and all.
 async fn leaky_way(port: u16, leaks: &'static AtomicU32) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own_port = listener.local_addr().unwrap().port();
@@ -339,5 +339,5 @@ async fn without_redis_a_pull_fails_and_says_so() {
     let fixture = Fixture::on(&server).await;
     server.stop();
     let failed = fixture.queue.pull(&fixture.topic, &glance(1)).await.unwrap_err();
-    assert!(matches!(failed, QueueError::NoAnswer(_)), "{failed}");
+    assert!(matches!(failed, QueueError::NoReply(_)), "{failed}");
 }

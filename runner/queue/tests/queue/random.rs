@@ -90,7 +90,7 @@ struct Failure {
     why: String,
 }
 
-/// Lives, and says which answers it came to.
+/// Lives, and says which replies it came to.
 async fn live(server: &RedisServer, steps: &[u64]) -> Result<BTreeSet<&'static str>, Failure> {
     let mut world = World::new(server).await;
     let mut taken = 0;

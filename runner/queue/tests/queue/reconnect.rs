@@ -165,7 +165,10 @@ async fn a_job_that_is_done_when_its_push_is_repeated_runs_once() {
             for lease in leased.leases {
                 *ran.entry(lease.id.to_string()).or_default() += 1;
                 let settle = [lease.settle(Verdict::Ack)];
-                worker.turn(&shard, &Turn { settle: &settle, ..Turn::default() }).await.unwrap();
+                worker
+                    .turn(&shard, &Turn { settle: settle.iter().collect(), ..Turn::default() })
+                    .await
+                    .unwrap();
             }
         }
         ran
@@ -224,7 +227,7 @@ async fn scripts_that_are_forgotten_all_the_time_run() {
                     let Some(Leased::Jobs(leased)) = reply.leased else { panic!() };
                     for lease in leased.leases {
                         let settle = [lease.settle(Verdict::Ack)];
-                        let turn = Turn { settle: &settle, ..Turn::default() };
+                        let turn = Turn { settle: settle.iter().collect(), ..Turn::default() };
                         let reply = queue.turn(&shard, &turn).await.unwrap();
                         assert!(reply.error.is_none(), "{:?}", reply.error);
                     }
@@ -269,7 +272,7 @@ async fn verdicts_whose_reply_is_lost_are_recognized() {
     fixture.advance(LEASE * 2, &mut [&mut lease]);
     fixture.reclaim().await;
     let settle = [lease.settle(Verdict::Ack)];
-    let turn = Turn { settle: &settle, is_repeated: true, ..Turn::default() };
+    let turn = Turn { settle: settle.iter().collect(), is_repeated: true, ..Turn::default() };
     assert_eq!(fixture.turn(&turn).await.settled.unwrap(), [Settled::Lost]);
 }
 

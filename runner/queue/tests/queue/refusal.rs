@@ -2,7 +2,7 @@
 
 use crate::fixture::{Fixture, LEASE, drop_it, job, job_in, nack};
 use crate::script::{
-    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PRUNE_MARKS,
+    CANCEL, CONFIGURE, EXTEND, LEASE as LEASE_SCRIPT, OUTBOX, PAUSE, PROMOTE, PRUNE, PRUNE_RECORDS,
     PRUNE_TICKS, PUSH, RECLAIM, RELAY, RELAYED, REQUEUE, RESCHEDULE, RawScript, SETTLE,
     TRIM_OUTBOX,
 };
@@ -157,26 +157,26 @@ async fn settle() {
         &[
             (&[], "1 to 1000 jobs"),
             (&over, "1 to 1000 jobs"),
-            (&["leased"], "entry 1: no verdict"),
-            (&["leased", "1"], "entry 1: no verdict"),
-            (&unknown, "entry 2: no verdict maybe"),
-            (&nobody, "entry 2: it acks not"),
-            (&crowd, "entry 2: it acks not"),
-            (&unsaid, "entry 2: it acks not"),
-            (&["2", "1", "ack", "a"], "entry 1: it is cut short"),
-            (&["600", "1", "ack"], "entry 1: it is cut short"),
+            (&["leased"], "verdict 1: no verdict"),
+            (&["leased", "1"], "verdict 1: no verdict"),
+            (&unknown, "verdict 2: no verdict maybe"),
+            (&nobody, "verdict 2: it acks not"),
+            (&crowd, "verdict 2: it acks not"),
+            (&unsaid, "verdict 2: it acks not"),
+            (&["2", "1", "ack", "a"], "verdict 1: it is cut short"),
+            (&["600", "1", "ack"], "verdict 1: it is cut short"),
             (&halves, "1 to 1000 jobs"),
-            (&token, "entry 2: no token"),
-            (&signed, "entry 2: no token"),
-            (&empty, "entry 2: no token"),
-            (&delay, "entry 2: its delay"),
-            (&endless, "entry 2: its delay"),
-            (&none, "entry 2: its attempts"),
-            (&attempts, "entry 2: its attempts"),
-            (&fraction, "entry 2: its delay"),
-            (&due, "entry 2: its due time"),
-            (&cut, "entry 2: it is cut short"),
-            (&["a", "1", "drop"], "entry 1: it is cut short"),
+            (&token, "verdict 2: no token"),
+            (&signed, "verdict 2: no token"),
+            (&empty, "verdict 2: no token"),
+            (&delay, "verdict 2: its delay"),
+            (&endless, "verdict 2: its delay"),
+            (&none, "verdict 2: its attempts"),
+            (&attempts, "verdict 2: its attempts"),
+            (&fraction, "verdict 2: its delay"),
+            (&due, "verdict 2: its due time"),
+            (&cut, "verdict 2: it is cut short"),
+            (&["a", "1", "drop"], "verdict 1: it is cut short"),
         ],
     )
     .await;
@@ -198,15 +198,15 @@ async fn settle_with_a_snooze_or_a_finish() {
     refuses(
         &SETTLE,
         &[
-            (&put_off, "entry 2: its delay"),
-            (&snoozes, "entry 2: its snoozes"),
-            (&over_snoozes, "entry 2: its snoozes"),
-            (&nack_of_snooze, "entry 2: its attempts"),
-            (&none_of_snooze, "entry 2: its attempts"),
-            (&cut_snooze, "entry 2: it is cut short"),
-            (&held, "entry 2: its delay"),
-            (&ever, "entry 2: its delay"),
-            (&cut_finish, "entry 2: it is cut short"),
+            (&put_off, "verdict 2: its delay"),
+            (&snoozes, "verdict 2: its snoozes"),
+            (&over_snoozes, "verdict 2: its snoozes"),
+            (&nack_of_snooze, "verdict 2: its attempts"),
+            (&none_of_snooze, "verdict 2: its attempts"),
+            (&cut_snooze, "verdict 2: it is cut short"),
+            (&held, "verdict 2: its delay"),
+            (&ever, "verdict 2: its delay"),
+            (&cut_finish, "verdict 2: it is cut short"),
         ],
     )
     .await;
@@ -319,9 +319,9 @@ async fn prune_and_sweep() {
         .await;
     let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
     refuses(&PRUNE_TICKS, &bad.map(|args| (args, "1 to 1000 fields"))).await;
-    let why = "1 to 1000 marks";
+    let why = "1 to 1000 records";
     let bad: [&[&str]; 5] = [&[], &["0"], &["1001"], &["1.5"], &["x"]];
-    refuses(&PRUNE_MARKS, &bad.map(|args| (args, why))).await;
+    refuses(&PRUNE_RECORDS, &bad.map(|args| (args, why))).await;
 }
 
 #[tokio::test]
@@ -363,7 +363,7 @@ async fn the_relay() {
     )
     .await;
     let over = many(&[], &["mark"], 101);
-    refuses(&RELAYED, &[(&[], "1 to 100 marks"), (&over, "1 to 100 marks")]).await;
+    refuses(&RELAYED, &[(&[], "1 to 100 dedup records"), (&over, "1 to 100 dedup records")]).await;
     let reads = "1 to 1000 entries";
     let bad: [&[&str]; 5] = [&[], &["0", "1"], &["1001", "1"], &["1"], &["1", "0"]];
     refuses(&OUTBOX, &bad.map(|args| (args, reads))).await;

@@ -8,7 +8,7 @@ use duebox_job::{FollowUp, FollowUpDue, Options, TopicName};
 use duebox_queue::{Finish, IfExists, NewJob, RelayPass, Relayed, Settled, Verdict};
 
 use crate::fixture::{Fixture, id, job};
-use crate::script::{PRUNE_MARKS, TRIM_OUTBOX};
+use crate::script::{PRUNE_RECORDS, TRIM_OUTBOX};
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Comes before the healthy topic in every order.
@@ -68,7 +68,7 @@ impl Family {
     fn advance(&self, by: Duration) {
         for fixture in [&self.parent, &self.sms] {
             fixture.advance(by, &mut []);
-            let _: (u64, u64) = PRUNE_MARKS.call(fixture, &["1000"]);
+            let _: (u64, u64) = PRUNE_RECORDS.call(fixture, &["1000"]);
         }
     }
 

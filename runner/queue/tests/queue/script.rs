@@ -25,7 +25,7 @@ pub(crate) static GET: RawScript = RawScript("operate/get");
 pub(crate) static LIST: RawScript = RawScript("operate/list");
 pub(crate) static PAUSE: RawScript = RawScript("operate/pause");
 pub(crate) static PRUNE: RawScript = RawScript("operate/prune");
-pub(crate) static PRUNE_MARKS: RawScript = RawScript("operate/prune_marks");
+pub(crate) static PRUNE_RECORDS: RawScript = RawScript("operate/prune_records");
 pub(crate) static PRUNE_TICKS: RawScript = RawScript("operate/prune_ticks");
 pub(crate) static KV_GET: RawScript = RawScript("store/get");
 pub(crate) static KV_SET: RawScript = RawScript("store/set");
@@ -52,7 +52,7 @@ impl RawScript {
         fixture.try_redis(&call)
     }
 
-    /// Calls the script, which must not refuse, and reads its answer.
+    /// Calls the script, which must not refuse, and reads its reply.
     pub(crate) fn call<T: redis::FromRedisValue>(&self, fixture: &Fixture, args: &[&str]) -> T {
         redis::from_redis_value(self.try_call(fixture, args).unwrap()).unwrap()
     }

@@ -42,8 +42,9 @@ impl Fixture {
         lease: duebox_queue::Lease,
         verdict: Verdict,
     ) -> Settled {
-        let settle = &[lease.settle(verdict)];
-        let reply = self.queue.turn(shard, &Turn { settle, ..Turn::default() }).await.unwrap();
+        let settlement = lease.settle(verdict);
+        let turn = Turn { settle: vec![&settlement], ..Turn::default() };
+        let reply = self.queue.turn(shard, &turn).await.unwrap();
         reply.settled.unwrap()[0]
     }
 
@@ -61,7 +62,7 @@ impl Fixture {
                 }
                 let settle: Vec<_> =
                     leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect();
-                let turn = Turn { settle: &settle, ..Turn::default() };
+                let turn = Turn { settle: settle.iter().collect(), ..Turn::default() };
                 let words = self.queue.turn(&shard, &turn).await.unwrap().settled.unwrap();
                 assert!(words.iter().all(|word| *word == Settled::Done), "{words:?}");
             }

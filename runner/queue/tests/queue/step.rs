@@ -11,7 +11,7 @@ use duebox_queue::{
 };
 
 use crate::fixture::{Fixture, HOLDER};
-use crate::script::{PRUNE, PRUNE_MARKS};
+use crate::script::{PRUNE, PRUNE_RECORDS};
 
 pub(crate) const CRASHES_MAX: u32 = 2;
 pub(crate) const CRASH_INFO: &str = r#"{"class":"crashed"}"#;
@@ -79,7 +79,7 @@ pub(crate) struct Given {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Granted {
     pub(crate) jobs: Vec<Given>,
-    pub(crate) withdrawn: u64,
+    pub(crate) removed: u64,
     pub(crate) expired: u64,
     pub(crate) wait: Option<Duration>,
     pub(crate) suspects: u64,
@@ -113,11 +113,11 @@ pub(crate) enum Reply {
     Pruned(u64),
     Changed(bool),
     Ticked(Ticked),
-    PrunedMarks(u64, u64),
+    PrunedRecords(u64, u64),
 }
 
 impl Reply {
-    /// True if Redis may answer this where the model answers `expected`: all the same, but for
+    /// True if Redis may answer this where the model replies `expected`: all the same, but for
     /// `more`, which may be set once too often, and for waits that were counted from another moment
     /// of the step.
     pub(crate) fn agrees(&self, expected: &Self) -> bool {
@@ -172,8 +172,8 @@ impl Step {
             Self::Configure(rules) => Reply::Changed(queue.configure(topic, rules).await.unwrap()),
             Self::Tick(tick) => Reply::Ticked(queue.tick(topic, &tick.borrow()).await.unwrap()),
             Self::Sweep => {
-                let (held, follow_ups) = PRUNE_MARKS.call(fixture, &["1000"]);
-                Reply::PrunedMarks(held, follow_ups)
+                let (held, follow_ups) = PRUNE_RECORDS.call(fixture, &["1000"]);
+                Reply::PrunedRecords(held, follow_ups)
             }
             Self::PruneDone(kept) => {
                 let kept = kept.to_string();
@@ -210,7 +210,8 @@ impl Step {
                     by: *by,
                 };
                 let extend: Vec<_> = claims.iter().map(extension).collect();
-                let turn = Turn { holder: HOLDER, extend: &extend, ..Turn::default() };
+                let turn =
+                    Turn { holder: HOLDER, extend: extend.iter().collect(), ..Turn::default() };
                 let reply = fixture.turn(&turn).await;
                 let tokens = reply.extended.unwrap().into_iter();
                 Reply::Extended(tokens.map(|t| t.map(|t| t.expires_at_us())).collect())
@@ -231,9 +232,9 @@ impl Step {
 impl Reply {
     fn of_lease(leased: Leased) -> Self {
         match leased {
-            Leased::Jobs(LeasedJobs { leases, withdrawn, expired, wait, suspects }) => {
+            Leased::Jobs(LeasedJobs { leases, removed, expired, wait, suspects }) => {
                 let jobs = leases.into_iter().map(Given::of).collect();
-                Self::Leased(Granted { jobs, withdrawn, expired, wait, suspects })
+                Self::Leased(Granted { jobs, removed, expired, wait, suspects })
             }
             Leased::Empty { wait } => Self::Empty(wait),
             Leased::Limited { wait } => Self::Limited(wait),

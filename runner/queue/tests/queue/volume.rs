@@ -104,7 +104,8 @@ async fn of_many_runners_one_has_each_job() {
             let (mut had, mut settle) = (Vec::new(), Vec::new());
             loop {
                 let call = call(7);
-                let turn = Turn { settle: &settle, lease: Some(&call), ..Turn::default() };
+                let turn =
+                    Turn { settle: settle.iter().collect(), lease: Some(&call), ..Turn::default() };
                 let reply = queue.turn(&shard, &turn).await.unwrap();
                 let settled = reply.settled.unwrap_or_default();
                 assert!(settled.iter().all(|word| *word == Settled::Done));

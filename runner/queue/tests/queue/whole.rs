@@ -140,7 +140,7 @@ impl Topic {
             ("operate/prune", vec!["dead", "above", "0", "10"]),
             ("operate/prune", vec!["done", "ids", "done"]),
             ("operate/prune", vec!["dead", "before", "", "10"]),
-            ("operate/prune_marks", vec!["10"]),
+            ("operate/prune_records", vec!["10"]),
             ("operate/prune_ticks", vec!["10"]),
             ("operate/requeue", vec!["dead", "none"]),
             ("topic/configure", vec!["per_key", "2", "shards", "3", "rate", ""]),

@@ -60,6 +60,16 @@ impl MissingCapabilities {
         self.imports.is_empty()
     }
 
+    /// What to do about it: grant each capability, or do without all of them.
+    pub fn remedy(&self) -> String {
+        let remedies: Vec<&str> = self.capabilities.iter().map(|it| it.remedy()).collect();
+        let them = if self.imports.len() == 1 { "it" } else { "them" };
+        format!(
+            "{} in the topic's sandbox, or build the handler without {them}",
+            remedies.join(" and ")
+        )
+    }
+
     /// The capabilities that the module needs, each once.
     pub fn capabilities(&self) -> &[Capability] {
         &self.capabilities
@@ -68,17 +78,10 @@ impl MissingCapabilities {
 
 impl fmt::Display for MissingCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let remedies: Vec<&str> = self.capabilities.iter().map(|it| it.remedy()).collect();
-        let (names, remedies) = (self.imports.join(", "), remedies.join(" and "));
+        let names = self.imports.join(", ");
         match self.imports.len() {
-            1 => write!(
-                f,
-                "the import {names} is not granted; {remedies} in the topic's sandbox, or build the handler without it"
-            ),
-            _ => write!(
-                f,
-                "the imports {names} are not granted; {remedies} in the topic's sandbox, or build the handler without them"
-            ),
+            1 => write!(f, "the import {names} is not granted"),
+            _ => write!(f, "the imports {names} are not granted"),
         }
     }
 }

@@ -62,9 +62,9 @@ impl CompilerProcesses {
             })?;
         head.push(b'\n');
         let _one = self.running.lock();
-        let mut child = self.start().map_err(|error| LoadError::CompilerProcess {
+        let mut child = self.start().map_err(|error| LoadError::CompilerStart {
             reason: format!(
-                "the compiler {} does not start: {error}; allow this program to start itself",
+                "the compiler {} does not start: {error}",
                 self.config.program.display()
             ),
         })?;
@@ -111,9 +111,7 @@ impl CompilerProcesses {
 }
 
 fn ended(how: &str) -> LoadError {
-    LoadError::CompilerProcess {
-        reason: format!("its compiler ended without a result ({how}); report it with the module"),
-    }
+    LoadError::CompilerProcess { reason: format!("its compiler ended without a result ({how})") }
 }
 
 fn mib(bytes: u64) -> usize {

@@ -1,5 +1,5 @@
-//! Why a module is refused. Every text says what failed, on what, and the remedy. The caller adds the name
-//! of the file.
+//! Why a module is refused. The text says what failed, on what; [`LoadError::remedy`] says what to do about it.
+//! The caller adds the name of the file.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,10 @@ use crate::imports::wasi::DirError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The file is empty.
-    #[error(
-        "the module is empty; was it still being written? Write it to another name and rename it into place"
-    )]
+    #[error("the module is empty")]
     Empty,
     /// The file exceeds the limit.
-    #[error(
-        "the module has {size} bytes; at most {max} are allowed. Build it smaller (strip debug information, optimise for size) or raise `module` of the topic's sandbox"
-    )]
+    #[error("the module has {size} bytes; at most {max} are allowed")]
     TooLarge {
         /// Its size in bytes.
         size: usize,
@@ -26,59 +22,47 @@ pub enum LoadError {
     },
     /// The file is neither a binary nor a text module.
     #[error(
-        "this is not a WebAssembly module: it starts neither with `\\0asm` (.wasm) nor with text (.wat); use the file that the compiler wrote"
+        "this is not a WebAssembly module: it starts neither with `\\0asm` (.wasm) nor with text (.wat)"
     )]
     NotWasm,
     /// The engine for modules of this kind (with a fuel limit, or from a snapshot) does not start.
-    #[error(
-        "the module needs another engine, which does not start: {reason}; give the daemon more address space (ulimit -v, the memory limit of its container) and restart it, or remove `fuel` and `snapshot` of the topic's sandbox"
-    )]
+    #[error("the module needs another engine, which does not start: {reason}")]
     Engine {
         /// The error of the engine.
         reason: String,
     },
     /// No snapshot of the module can be taken.
-    #[error(
-        "no snapshot of the module can be taken: {0}; set snapshot = false, or correct the module (docs/reference/manifest.md lists the requirements of a snapshot)"
-    )]
+    #[error("no snapshot of the module can be taken: {0}")]
     Snapshot(#[from] SnapshotError),
     /// A program in a language that an interpreter runs fails when it is evaluated.
-    #[error("{reason}; correct the program, its top level runs when the handler is loaded")]
+    #[error("{reason}")]
     Program {
         /// The error, with its place in the program.
         reason: String,
     },
     /// The file is a component, not a core module.
-    #[error(
-        "this is a WebAssembly component; handlers are core modules. Build for wasm32-unknown-unknown or wasip1, without a componentizing step"
-    )]
+    #[error("this is a WebAssembly component; handlers are core modules")]
     Component,
     /// The text module does not parse.
-    #[error("the module's text does not parse: {reason}; correct it there, or build a .wasm")]
+    #[error("the module's text does not parse: {reason}")]
     Text {
         /// The error with its line and column.
         reason: String,
     },
     /// The file ends too early.
-    #[error(
-        "the module is truncated at byte {size}; was it still being written? Write it to another name and rename it into place"
-    )]
+    #[error("the module is truncated at byte {size}")]
     Truncated {
         /// Its size in bytes.
         size: usize,
     },
     /// The module breaks a rule of WebAssembly, or uses a feature that is disabled.
-    #[error(
-        "the module is not valid: {reason}; rebuild it for plain wasm32 (no threads, exceptions, garbage collection or 64-bit memory)"
-    )]
+    #[error("the module is not valid: {reason}")]
     Invalid {
         /// The error of the parser or the compiler.
         reason: String,
     },
     /// The module imports its memory.
-    #[error(
-        "the module imports its memory ({module}.{name}); define it in the module and export it as \"memory\" (no --import-memory)"
-    )]
+    #[error("the module imports its memory ({module}.{name})")]
     ImportedMemory {
         /// The import's namespace.
         module: String,
@@ -86,29 +70,25 @@ pub enum LoadError {
         name: String,
     },
     /// The module's memory is shared between threads.
-    #[error("the module's memory is shared; build it without threads and atomics")]
+    #[error("the module's memory is shared")]
     SharedMemory,
     /// The module's memory has 64-bit addresses.
-    #[error("the module's memory has 64-bit addresses; build it for wasm32")]
+    #[error("the module's memory has 64-bit addresses")]
     Memory64,
     /// The module has more than one memory.
-    #[error(
-        "the module has {count} memories; one is allowed. Build it without the multi-memory feature"
-    )]
+    #[error("the module has {count} memories; one is allowed")]
     Memories {
         /// How many it has.
         count: usize,
     },
     /// The module needs a memory but exports none.
-    #[error("the module exports no memory, but {needs} needs one; export it as \"memory\"")]
+    #[error("the module exports no memory, but {needs} needs one")]
     NoMemory {
         /// What needs it.
         needs: String,
     },
     /// The module's initial memory exceeds the limit.
-    #[error(
-        "the module's memory starts with {size} bytes; at most {max} are allowed. Raise `memory` of the topic's sandbox, or build with less initial memory"
-    )]
+    #[error("the module's memory starts with {size} bytes; at most {max} are allowed")]
     MemoryOverLimit {
         /// Its initial size in bytes.
         size: u64,
@@ -116,9 +96,7 @@ pub enum LoadError {
         max: usize,
     },
     /// The module's initial tables exceed the limit.
-    #[error(
-        "the module's tables start with {size} elements; at most {max} are allowed. Raise `tables` of the topic's sandbox"
-    )]
+    #[error("the module's tables start with {size} elements; at most {max} are allowed")]
     TablesOverLimit {
         /// The initial size of all tables.
         size: u64,
@@ -126,9 +104,7 @@ pub enum LoadError {
         max: u32,
     },
     /// The module has too many tables.
-    #[error(
-        "the module has {size} tables; at most {max} are allowed. Put its function references into fewer tables"
-    )]
+    #[error("the module has {size} tables; at most {max} are allowed")]
     Tables {
         /// How many it has.
         size: usize,
@@ -136,9 +112,7 @@ pub enum LoadError {
         max: u32,
     },
     /// The module has too many functions.
-    #[error(
-        "the module has {size} functions; at most {max} are allowed. Build it smaller (dead-code elimination, fewer dependencies)"
-    )]
+    #[error("the module has {size} functions; at most {max} are allowed")]
     Functions {
         /// How many it has.
         size: u32,
@@ -146,15 +120,13 @@ pub enum LoadError {
         max: u32,
     },
     /// The module has too many imports.
-    #[error("the module has more than {max} imports; import each function once")]
+    #[error("the module has more than {max} imports")]
     Imports {
         /// The limit.
         max: u32,
     },
     /// The text of a text module is too long.
-    #[error(
-        "the module's text has {size} bytes; at most {max} are allowed for text. Convert it to a .wasm file"
-    )]
+    #[error("the module's text has {size} bytes; at most {max} are allowed for text")]
     TextTooLarge {
         /// Its size in bytes.
         size: usize,
@@ -162,9 +134,7 @@ pub enum LoadError {
         max: usize,
     },
     /// A function of the module is too complex for the compiler.
-    #[error(
-        "function {function} of the module has {size} {what}; at most {max} are allowed. Split it, or build with optimisation"
-    )]
+    #[error("function {function} of the module has {size} {what}; at most {max} are allowed")]
     Function {
         /// Its number among the functions that the module defines, from 0.
         function: u32,
@@ -176,9 +146,7 @@ pub enum LoadError {
         max: u64,
     },
     /// The code of the module is too complex for the compiler.
-    #[error(
-        "the module has {size} {what}; at most {max} are allowed. Build it smaller (dead-code elimination, fewer dependencies)"
-    )]
+    #[error("the module has {size} {what}; at most {max} are allowed")]
     Code {
         /// What there is too much of.
         what: &'static str,
@@ -188,30 +156,32 @@ pub enum LoadError {
         max: u64,
     },
     /// The module needs too much memory to compile.
-    #[error(
-        "the module needs more than {mib} MiB to compile; build it smaller, or raise runner.compile_memory"
-    )]
+    #[error("the module needs more than {mib} MiB to compile")]
     CompileMemory {
         /// The limit in MiB.
         mib: usize,
     },
     /// The module needs too much time to compile.
-    #[error(
-        "the module needs more than {seconds} s to compile; build it smaller, or raise runner.compile_time"
-    )]
+    #[error("the module needs more than {seconds} s to compile")]
     CompileTime {
         /// The limit in seconds.
         seconds: u64,
     },
-    /// The process that compiles modules did not start, or ended without a result.
+    /// The process that compiles modules did not start.
+    #[error("the module could not be compiled: {reason}")]
+    CompilerStart {
+        /// What failed.
+        reason: String,
+    },
+    /// The process that compiles modules ended without a result.
     #[error("the module could not be compiled: {reason}")]
     CompilerProcess {
-        /// What failed, and the remedy.
+        /// What failed.
         reason: String,
     },
     /// The topic's table limit exceeds the size of the pool.
     #[error(
-        "the topic's limit of {wanted} table elements exceeds the {max} that this daemon started with; restart the daemon to raise it"
+        "the topic's limit of {wanted} table elements exceeds the {max} that this daemon started with"
     )]
     PoolTables {
         /// The topic's limit.
@@ -220,14 +190,10 @@ pub enum LoadError {
         max: u32,
     },
     /// The module is a command.
-    #[error(
-        "the module exports `_start`; build a reactor / library, not a command (Rust: crate-type cdylib; Go: -buildmode=c-shared; clang: -mexec-model=reactor)"
-    )]
+    #[error("the module exports `_start`")]
     Command,
     /// The module has an import that is not part of the ABI.
-    #[error(
-        "unknown import {module}.{name}; import only what docs/reference/abi.md lists: functions of duebox_v1, of wasi_snapshot_preview1 and of AssemblyScript's env"
-    )]
+    #[error("unknown import {module}.{name}")]
     UnknownImport {
         /// The import's namespace.
         module: String,
@@ -239,7 +205,7 @@ pub enum LoadError {
     NotGranted(MissingCapabilities),
     /// A directory that the topic grants cannot be opened.
     #[error(
-        "the directory {} that the handler sees as {guest:?} cannot be opened: {reason}; create it, or correct `dirs` of the topic's sandbox",
+        "the directory {} that the handler sees as {guest:?} cannot be opened: {reason}",
         host.display()
     )]
     Directory {
@@ -251,29 +217,27 @@ pub enum LoadError {
         reason: String,
     },
     /// An import has another signature than the ABI.
-    #[error("an import has the wrong type: {reason}; declare it as in docs/reference/abi.md")]
+    #[error("an import has the wrong type: {reason}")]
     ImportType {
         /// The error of the linker.
         reason: String,
     },
     /// A function that the host calls is an imported one.
-    #[error("the export `{name}` is an imported function; define it in the module")]
+    #[error("the export `{name}` is an imported function")]
     ExportedImport {
         /// The export's name.
         name: String,
     },
     /// The module exports no `handle`.
-    #[error(
-        "the module exports no function `handle`; export `handle(len: i32) -> i32`, or `handle(ptr: i32, len: i32) -> i32` with `alloc(size: i32) -> i32`"
-    )]
+    #[error("the module exports no function `handle`")]
     NoHandle,
     /// `handle` takes a pointer, but there is no `alloc`.
     #[error(
-        "`handle` takes a pointer, but the module exports no function `alloc(size: i32) -> i32` that returns one; export it, or take only the length: `handle(len: i32) -> i32`"
+        "`handle` takes a pointer, but the module exports no function `alloc(size: i32) -> i32` that returns one"
     )]
     NoAlloc,
     /// An export has the wrong signature.
-    #[error("the export `{name}` has the type {found}; it must be {wanted}. Change its signature")]
+    #[error("the export `{name}` has the type {found}; it must be {wanted}")]
     ExportType {
         /// The export's name.
         name: &'static str,
@@ -317,63 +281,4 @@ pub enum SnapshotError {
 
 fn log_suffix(log: &[String]) -> String {
     if log.is_empty() { String::new() } else { format!("; its log: {}", log.join("; ")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The verbs with which a remedy begins.
-    const VERBS: [&str; 21] = [
-        "build", "change", "convert", "correct", "create", "declare", "define", "export", "give",
-        "import", "put", "raise", "rebuild", "remove", "restart", "set", "split", "strip", "take",
-        "use", "write",
-    ];
-
-    #[test]
-    fn every_refusal_says_its_remedy() {
-        let text = || "x".to_owned();
-        let all = [
-            LoadError::Empty,
-            LoadError::TooLarge { size: 2, max: 1 },
-            LoadError::NotWasm,
-            LoadError::Engine { reason: text() },
-            LoadError::Snapshot(SnapshotError::Panicked),
-            LoadError::Component,
-            LoadError::Text { reason: text() },
-            LoadError::Truncated { size: 1 },
-            LoadError::Invalid { reason: text() },
-            LoadError::ImportedMemory { module: text(), name: text() },
-            LoadError::SharedMemory,
-            LoadError::Memory64,
-            LoadError::Memories { count: 2 },
-            LoadError::NoMemory { needs: text() },
-            LoadError::MemoryOverLimit { size: 2, max: 1 },
-            LoadError::TablesOverLimit { size: 2, max: 1 },
-            LoadError::Tables { size: 2, max: 1 },
-            LoadError::Functions { size: 2, max: 1 },
-            LoadError::Imports { max: 1 },
-            LoadError::TextTooLarge { size: 2, max: 1 },
-            LoadError::Function { function: 0, what: "locals", size: 2, max: 1 },
-            LoadError::Code { what: "locals", size: 2, max: 1 },
-            LoadError::CompileMemory { mib: 1 },
-            LoadError::CompileTime { seconds: 1 },
-            LoadError::PoolTables { wanted: 2, max: 1 },
-            LoadError::Command,
-            LoadError::UnknownImport { module: text(), name: text() },
-            LoadError::Directory { guest: text(), host: PathBuf::new(), reason: text() },
-            LoadError::ImportType { reason: text() },
-            LoadError::ExportedImport { name: text() },
-            LoadError::NoHandle,
-            LoadError::NoAlloc,
-            LoadError::ExportType { name: "handle", found: text(), wanted: "(i32)" },
-        ];
-        for error in all {
-            let text = error.to_string().to_lowercase();
-            let words: Vec<&str> = text.split_whitespace().collect();
-            let begins = |at: usize| words[at - 1].ends_with([';', '.', ',', '?']);
-            let has_remedy = (1..words.len()).any(|at| begins(at) && VERBS.contains(&words[at]));
-            assert!(has_remedy, "{error:?}: {error}");
-        }
-    }
 }

@@ -306,7 +306,7 @@ async fn a_missing_directory_is_refused_at_load_and_absent_later() {
     assert!(matches!(error, LoadError::Directory { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains(folder.to_str().unwrap()) && text.contains("\"/data\""), "{text}");
-    assert!(text.contains("correct `dirs`"), "{text}");
+    assert!(error.remedy().contains("correct `dirs`"), "{}", error.remedy());
     let ran = read(&handler, "a.txt").await;
     assert!(ran.answer() > 10);
     let [(Level::Warn, line)] = &ran.lines[..] else { panic!("{:?}", ran.lines) };

@@ -39,8 +39,8 @@ async fn without_a_grant_the_imports_are_refused_with_a_remedy() {
     let refused = sandbox().load(HTTP_GUEST.as_bytes(), Limits::default(), Grants::default());
     let refused = refused.unwrap_err();
     assert!(matches!(refused, LoadError::NotGranted { .. }), "{refused}");
-    let text = refused.to_string();
-    assert!(text.contains("duebox_v1.http_send") && text.contains("`http`"), "{text}");
+    let (text, remedy) = (refused.to_string(), refused.remedy());
+    assert!(text.contains("duebox_v1.http_send") && remedy.contains("`http`"), "{text}; {remedy}");
 }
 
 #[tokio::test]

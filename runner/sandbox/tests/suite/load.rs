@@ -179,7 +179,7 @@ fn a_called_export_must_be_defined_in_the_module() {
 fn a_command_is_refused() {
     let refused = refusal(with(r#"(func (export "_start"))"#).as_bytes());
     assert_eq!(refused, LoadError::Command);
-    assert!(refused.to_string().contains("build a reactor / library, not a command"));
+    assert!(refused.remedy().contains("build a reactor / library, not a command"));
 }
 
 #[test]
@@ -223,7 +223,11 @@ fn all_missing_capabilities_are_reported_at_once() {
     assert_eq!(
         refused.to_string(),
         "the imports duebox_v1.push, duebox_v1.http_send, duebox_v1.http_read, duebox_v1.kv_get are \
-         not granted; name the topics it may reach under `push` and name the origins it may reach under \
+         not granted"
+    );
+    assert_eq!(
+        refused.remedy(),
+        "name the topics it may reach under `push` and name the origins it may reach under \
          `http` and set `kv = true` in the topic's sandbox, or build the handler without them"
     );
     let grants = Grants {

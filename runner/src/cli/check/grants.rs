@@ -94,8 +94,8 @@ impl GrantLines {
                 row(key, names.join(", "));
             }
         }
-        for (name, place) in &self.secrets {
-            row("secrets", format!("{name} from the {place}"));
+        for (name, source) in &self.secrets {
+            row("secrets", format!("{name} from the {source}"));
         }
         rows
     }

@@ -21,7 +21,6 @@ const TTR: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: u32 = 8;
 /// The hint for a refused module; the error states its own remedy.
 const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
-const ABI_HINT: &str = "docs/reference/abi.md says what a handler must have";
 
 /// A module and everything it runs with.
 pub(super) struct InvokeSetup {
@@ -130,8 +129,7 @@ impl InvokeSetup {
         module.load(&sandbox, limits.clone(), self.grants.clone()).map_err(|error| {
             let hint = match &error {
                 LoadError::NotGranted(missing) => flags_for(missing),
-                LoadError::Program { .. } => LANGUAGES_HINT.to_owned(),
-                _ => ABI_HINT.to_owned(),
+                refused => refused.remedy().into_owned(),
             };
             Failure::bad_input(format!("module {file}: {error}"), hint)
         })

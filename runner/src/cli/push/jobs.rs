@@ -163,7 +163,7 @@ impl Batch {
                     (None, "bad", Some(why))
                 }
                 Ok(job) => {
-                    let pushed = answers.next().ok_or_else(super::no_answer)?;
+                    let pushed = answers.next().ok_or_else(super::no_reply)?;
                     let why = refusal(pushed).map(|(why, _)| why.to_owned());
                     counts.refused += u64::from(why.is_some());
                     (Some(job.id.to_string()), pushed.word(), why)

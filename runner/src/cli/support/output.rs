@@ -42,9 +42,9 @@ pub(crate) fn time(ms: u64) -> String {
 }
 
 /// Prints the cursor of the next page, if there is one.
-pub(crate) fn print_next(place: Option<&str>) -> Result<ExitCode, Failure> {
-    if let Some(place) = place {
-        print(&format!("more: --after '{}'", one_line(place)))?;
+pub(crate) fn print_next(cursor: Option<&str>) -> Result<ExitCode, Failure> {
+    if let Some(cursor) = cursor {
+        print(&format!("more: --after '{}'", one_line(cursor)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -128,7 +128,7 @@ impl Model {
         self.notice = what;
     }
 
-    pub(super) fn failed(&mut self, why: &str) {
+    pub(super) fn record_failure(&mut self, why: &str) {
         self.notice = format!("failed: {why}");
     }
 

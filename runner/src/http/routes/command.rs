@@ -227,7 +227,7 @@ impl CommandContext<'_> {
         let consumer = Consumer { queue: &self.server.queue, name: &name, topic };
         match consumer.settle(&id, &token, ConsumerVerdict::Ack { result: None }).await? {
             SettleResponse::Settled(settled) => {
-                self.server.settled(&name, &id, settled, None);
+                self.server.record_settled(&name, &id, settled, None);
                 self.index().forget(&text).await?;
                 Ok(CommandResponse::done(&text))
             }

@@ -171,7 +171,7 @@ pub(super) async fn requeue_one(
     let words = server.queue.requeue(&topic, std::slice::from_ref(&id)).await?;
     match words.first() {
         Some(Requeued::Ok) => {
-            server.events.happened(&topic, &id, "requeued");
+            server.events.report(&topic, &id, "requeued");
             Ok(Json(RequeueResponse { requeued: 1, exists: 0 }))
         }
         Some(Requeued::Exists) => Err(Problem::new(
@@ -198,7 +198,7 @@ pub(super) async fn requeue(
 ) -> Result<Json<RequeueResponse>, Problem> {
     known(&server, &name).await?;
     let many = server.queue.requeue_matching(&name, &filter.query()?).await?;
-    server.events.happened_to(&name, many.requeued, "requeued", None);
+    server.events.report_several(&name, many.requeued, "requeued", None);
     Ok(Json(RequeueResponse { requeued: many.requeued, exists: many.exists }))
 }
 
@@ -217,7 +217,7 @@ pub(super) async fn purge_one(
     match server.queue.prune(&topic, std::slice::from_ref(&id)).await? {
         0 => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
         purged => {
-            server.events.happened(&topic, &id, "purged");
+            server.events.report(&topic, &id, "purged");
             Ok(Json(PurgeResponse { purged }))
         }
     }
@@ -238,7 +238,7 @@ pub(super) async fn purge(
 ) -> Result<Json<PurgeResponse>, Problem> {
     known(&server, &name).await?;
     let purged = server.queue.purge_matching(&name, &filter.query()?).await?;
-    server.events.happened_to(&name, purged, "purged", None);
+    server.events.report_several(&name, purged, "purged", None);
     Ok(Json(PurgeResponse { purged }))
 }
 

@@ -114,7 +114,7 @@ pub(super) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let pattern = Pattern::read(params.topic.as_deref().unwrap_or("*"))?;
-    let asked = place_of(&headers, params.after.as_deref())?;
+    let asked = last_of(&headers, params.after.as_deref())?;
     if server.manifest().runner.events == 0 {
         let remedy =
             "set runner.events in the manifest to the number of kept events, such as 10000";
@@ -125,13 +125,13 @@ pub(super) async fn stream(
         Problem::new(READERS_FULL, detail, "read from another daemon, or share one reader")
             .retry_after(5)
     })?;
-    let place = match asked {
-        Some(place) => place,
+    let last = match asked {
+        Some(last) => last,
         None => server.queue.last_event().await?,
     };
     let (frames, taken) = mpsc::channel(1);
     let final_frame = Arc::<OnceLock<Bytes>>::default();
-    let reader = EventReader { server, caller, pattern, place, frames, _room: room };
+    let reader = EventReader { server, caller, pattern, last, frames, _room: room };
     let (supervision, its) = (reader.server.supervision.clone(), Arc::clone(&final_frame));
     tokio::spawn(async move {
         supervision.contain(TaskKind::HttpRequest, reader.read(its)).await;
@@ -161,13 +161,13 @@ fn answer(taken: mpsc::Receiver<Bytes>, final_frame: Arc<OnceLock<Bytes>>) -> Re
 }
 
 /// The position from which a reader continues; `None` for now.
-fn place_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
+fn last_of(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
     let (text, field) = match headers.get(LAST_EVENT_ID) {
         Some(sent) => (Some(sent.to_str().unwrap_or_default()), "Last-Event-ID"),
         None => (after, "after"),
     };
-    let place = text.map(str::parse).transpose();
-    place.map_err(|error: duebox_queue::EventIdError| {
+    let last = text.map(str::parse).transpose();
+    last.map_err(|error: duebox_queue::EventIdError| {
         let remedy = "send the id of an event, 0-0 for all kept events, or omit it";
         Problem::bad(error.to_string(), remedy).of(field)
     })
@@ -219,7 +219,7 @@ struct EventReader {
     caller: Caller,
     pattern: Pattern,
     /// The position after the last event read.
-    place: EventId,
+    last: EventId,
     frames: mpsc::Sender<Bytes>,
     _room: OwnedSemaphorePermit,
 }
@@ -247,7 +247,7 @@ impl EventReader {
 
     async fn pages(&mut self) -> End {
         let mut beat_at = Instant::now() + BEAT_EVERY;
-        let hello = Bytes::from(format!("retry: 1000\nid: {}\n\n", self.place));
+        let hello = Bytes::from(format!("retry: 1000\nid: {}\n\n", self.last));
         if let Err(end) = self.send(hello).await {
             return end;
         }
@@ -255,7 +255,7 @@ impl EventReader {
             if let Some(end) = self.is_over() {
                 return end;
             }
-            let page = self.server.queue.events_after(self.place, PAGE).await;
+            let page = self.server.queue.events_after(self.last, PAGE).await;
             let pause = match page {
                 Err(_) => RETRY_AFTER,
                 Ok(page) => {
@@ -272,7 +272,7 @@ impl EventReader {
             };
             if Instant::now() >= beat_at {
                 beat_at = Instant::now() + BEAT_EVERY;
-                let beat = Bytes::from(format!("id: {}\n: keep-alive\n\n", self.place));
+                let beat = Bytes::from(format!("id: {}\n: keep-alive\n\n", self.last));
                 if let Err(end) = self.send(beat).await {
                     return end;
                 }
@@ -310,17 +310,17 @@ impl EventReader {
     fn frames_of(&mut self, page: EventPage) -> Bytes {
         let mut text = String::new();
         if let Some(first) = page.first
-            && first > self.place
-            && !self.place.is_start()
+            && first > self.last
+            && !self.last.is_start()
         {
             // Events after the position may have been trimmed.
             text.push_str(&format!(
                 "event: gap\ndata: {{\"after\":\"{}\",\"first\":\"{first}\"}}\n\n",
-                self.place
+                self.last
             ));
         }
         for event in &page.events {
-            self.place = event.place;
+            self.last = event.id;
             let topic = event.field("topic");
             let is_wanted = self.pattern.covers(topic)
                 && TopicName::new(topic).is_ok_and(|topic| self.caller.sees(&topic));
@@ -348,7 +348,7 @@ fn frame(event: &StoredEvent) -> String {
     // Texts and numbers: serialization to JSON cannot fail. The event type must be one word.
     let json = serde_json::to_string(&data).unwrap_or_default();
     let word: String = word.chars().filter(|c| c.is_ascii_graphic()).collect();
-    format!("id: {}\nevent: {word}\ndata: {json}\n\n", event.place)
+    format!("id: {}\nevent: {word}\ndata: {json}\n\n", event.id)
 }
 
 #[cfg(test)]
@@ -375,7 +375,7 @@ mod tests {
         let fields =
             [("topic", "mail"), ("event", "dead"), ("id", "a\nb"), ("attempt", "3"), ("at", "7")];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let event = StoredEvent { place: "5-1".parse().unwrap(), fields };
+        let event = StoredEvent { id: "5-1".parse().unwrap(), fields };
         let frame = frame(&event);
         assert_eq!(
             frame,

@@ -96,7 +96,7 @@ pub(super) async fn cancel(
         return Err(does_not_wait(&server, &topic, &id).await);
     }
     if cancelled != Cancelled::Leased {
-        server.events.happened(&topic, &id, "cancelled");
+        server.events.report(&topic, &id, "cancelled");
     }
     Ok(response(&topic, &id, cancelled.word()))
 }
@@ -166,7 +166,7 @@ async fn change(
         )
         .of("at")),
         moved => {
-            server.events.happened(topic, id, "rescheduled");
+            server.events.report(topic, id, "rescheduled");
             Ok(response(topic, id, moved.word()))
         }
     }

@@ -237,7 +237,7 @@ async fn push_one(
     let queue = server.queue_of(name, topic).await?;
     let id = job.id.to_string();
     let answers = server.push(queue, name, vec![job], push.if_exists, &push.came).await?;
-    let (_, pushed) = answers.first().ok_or_else(no_answer)?;
+    let (_, pushed) = answers.first().ok_or_else(no_reply)?;
     let pushed = *pushed;
     let outcome = PushOutcome::of(pushed, push.if_exists);
     if outcome == PushOutcome::Refused {
@@ -245,11 +245,11 @@ async fn push_one(
     }
     let existing = outcome == PushOutcome::Existing;
     let status = if existing { StatusCode::OK } else { StatusCode::CREATED };
-    let place = format!("/v1/topics/{name}/jobs/{}", encoded(&id));
+    let location = format!("/v1/topics/{name}/jobs/{}", encoded(&id));
     let answer = PushResponse { topic: name.to_string(), id, result: pushed.word(), existing };
     let mut response = (status, Json(answer)).into_response();
-    if let Ok(place) = HeaderValue::try_from(place) {
-        response.headers_mut().insert(header::LOCATION, place);
+    if let Ok(location) = HeaderValue::try_from(location) {
+        response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
 }
@@ -340,7 +340,7 @@ pub(super) fn invalid_job(invalid: InvalidJob) -> Problem {
     }
 }
 
-fn no_answer() -> Problem {
+fn no_reply() -> Problem {
     Problem::new(INTERNAL, "Redis returned no result for the push", "get the job by its id")
 }
 

@@ -213,7 +213,7 @@ async fn settle(
     let class = verdict.class();
     match consumer.settle(&id, &token, verdict).await? {
         SettleResponse::Settled(settled) => {
-            server.settled(&name, &id, settled, class);
+            server.record_settled(&name, &id, settled, class);
             let (topic, id) = (name.to_string(), id.to_string());
             Ok(Json(SettleResult { topic, id, result: settled.word() }))
         }

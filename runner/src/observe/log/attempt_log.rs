@@ -54,7 +54,7 @@ impl Record {
     }
 
     /// The module, the outcome and the cost; `None` if no module ran.
-    pub fn ran(&self) -> Option<(Digest, &Outcome, &Cost)> {
+    pub fn module_run(&self) -> Option<(Digest, &Outcome, &Cost)> {
         Some((self.digest?, &self.outcome, &self.cost))
     }
 
@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// The verdict, the class of the failure, and the reason; the latter two may be empty.
-    pub fn said(&self) -> (&'static str, &'static str, &str) {
+    pub fn verdict_words(&self) -> (&'static str, &'static str, &str) {
         match &self.outcome {
             Outcome::Acked => ("ack", "", ""),
             Outcome::Failed(failure) => {
@@ -82,7 +82,7 @@ impl Record {
 
     /// Writes the line.
     pub fn log(&self, topic: &TopicName, settled: Settled) {
-        let (verdict, class, reason) = self.said();
+        let (verdict, class, reason) = self.verdict_words();
         if settled == Settled::Lost {
             warn!(target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, verdict,
                 "the lease was lost before the verdict; another runner has the job, or settled it");

@@ -65,7 +65,7 @@ impl LogSink for HandlerLog {
 
 impl HandlerLog {
     /// The omitted lines by topic, of at most `topics` topics.
-    pub fn left_out(&self, topics: usize) -> Vec<(String, u64)> {
+    pub fn omitted_lines(&self, topics: usize) -> Vec<(String, u64)> {
         let by_topic = self.by_topic();
         let lost = by_topic.iter().filter(|(_, lines)| lines.left_out > 0).take(topics);
         lost.map(|(topic, lines)| (topic.to_string(), lines.left_out)).collect()
@@ -149,6 +149,6 @@ mod tests {
                 of_topic.take(now);
             }
         }
-        assert_eq!(log.left_out(10), [("loud".to_owned(), 300)]);
+        assert_eq!(log.omitted_lines(10), [("loud".to_owned(), 300)]);
     }
 }

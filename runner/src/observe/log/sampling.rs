@@ -31,7 +31,7 @@ impl AttemptSampler {
     }
 
     /// Takes the number of omitted acks to report, at most once a second.
-    pub fn left_out(&mut self, now: Instant) -> Option<u64> {
+    pub fn take_omitted(&mut self, now: Instant) -> Option<u64> {
         let is_early = self.reported_at.is_some_and(|at| now.duration_since(at) < REPORT_EVERY);
         if self.left_out == 0 || is_early {
             return None;
@@ -53,14 +53,14 @@ mod tests {
             (0..1_000).all(|_| sampler.should_log(Settled::Retry, true)
                 && sampler.should_log(Settled::Dead, true))
         );
-        assert_eq!(sampler.left_out(Instant::now()), None);
+        assert_eq!(sampler.take_omitted(Instant::now()), None);
         let said = (0..6_400).filter(|_| sampler.should_log(Settled::Done, true)).count();
         let now = Instant::now();
-        assert_eq!((said, sampler.left_out(now)), (100, Some(6_300)));
+        assert_eq!((said, sampler.take_omitted(now)), (100, Some(6_300)));
         assert!(
             sampler.should_log(Settled::Done, true) && !sampler.should_log(Settled::Done, true)
         );
-        assert_eq!(sampler.left_out(now), None, "it was just reported");
-        assert_eq!(sampler.left_out(now + REPORT_EVERY), Some(1));
+        assert_eq!(sampler.take_omitted(now), None, "it was just reported");
+        assert_eq!(sampler.take_omitted(now + REPORT_EVERY), Some(1));
     }
 }

@@ -20,7 +20,10 @@ use crate::observe::log::attempt_log::Record;
 
 impl Traces {
     /// The span of an attempt at a job with these headers; `None` if it is not recorded.
-    pub(crate) fn place(&self, headers: &BTreeMap<String, String>) -> Option<Box<AttemptSpan>> {
+    pub(crate) fn attempt_span(
+        &self,
+        headers: &BTreeMap<String, String>,
+    ) -> Option<Box<AttemptSpan>> {
         if !self.is_on() {
             return None;
         }
@@ -28,17 +31,17 @@ impl Traces {
         if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
             return None;
         }
-        let place = context::child(parent.as_ref());
+        let child = context::child(parent.as_ref());
         Some(Box::new(AttemptSpan {
-            trace_id: u128::from_be_bytes(place.trace_id().to_bytes()),
-            id: u64::from_be_bytes(place.span_id().to_bytes()),
+            trace_id: u128::from_be_bytes(child.trace_id().to_bytes()),
+            id: u64::from_be_bytes(child.span_id().to_bytes()),
             parent_id: parent.map(|parent| u64::from_be_bytes(parent.span_id().to_bytes())),
-            state: place.trace_state().header(),
+            state: child.trace_state().header(),
         }))
     }
 
     /// Sends the spans of a settled attempt.
-    pub(crate) fn settled(&self, topic: &TopicName, record: &Record, settled: Settled) {
+    pub(crate) fn send_attempt(&self, topic: &TopicName, record: &Record, settled: Settled) {
         let Some(traced) = &record.traced else { return };
         let times = Times::now();
         let began = times.of(record.started_at);
@@ -71,7 +74,7 @@ fn attributes(
         KeyValue::new("messaging.destination.name", topic.to_string()),
         KeyValue::new("messaging.message.id", record.id.to_string()),
         KeyValue::new("duebox.attempt", i64::from(record.attempt)),
-        KeyValue::new("duebox.verdict", record.said().0),
+        KeyValue::new("duebox.verdict", record.verdict_words().0),
         KeyValue::new("duebox.settled", settled.word()),
         KeyValue::new("duebox.late_ms", crate::observe::log::attempt_log::millis(record.late)),
     ];

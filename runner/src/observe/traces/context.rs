@@ -34,9 +34,9 @@ pub(super) fn of_job(headers: &BTreeMap<String, String>) -> Option<SpanContext> 
 }
 
 /// The headers of a trace context.
-pub(super) fn headers(place: &SpanContext) -> BTreeMap<String, String> {
+pub(super) fn headers(span_context: &SpanContext) -> BTreeMap<String, String> {
     let mut carrier = HashMap::new();
-    let context = Context::new().with_remote_span_context(place.clone());
+    let context = Context::new().with_remote_span_context(span_context.clone());
     TraceContextPropagator::new().inject_context(&context, &mut carrier);
     carrier.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
@@ -62,8 +62,8 @@ pub(super) fn child(parent: Option<&SpanContext>) -> SpanContext {
 fn read(parent: &str, state: Option<String>) -> Option<SpanContext> {
     let carried = Carried { parent, state };
     let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &carried);
-    let place = context.span().span_context().clone();
-    place.is_valid().then_some(place)
+    let span_context = context.span().span_context().clone();
+    span_context.is_valid().then_some(span_context)
 }
 
 struct Carried<'a> {

@@ -14,7 +14,7 @@ use super::{IncomingContext, Traces, span};
 pub(crate) struct Pushing {
     /// The trace context of the jobs: the span of the push if it is recorded, otherwise the context of the
     /// request.
-    place: Option<SpanContext>,
+    jobs_context: Option<SpanContext>,
     /// The span of the push, if it is recorded.
     recorded: Option<Recorded>,
 }
@@ -26,28 +26,30 @@ struct Recorded {
 
 impl Traces {
     /// Starts a push with the trace context of its request.
-    pub(crate) fn pushing(&self, came: &IncomingContext) -> Pushing {
+    pub(crate) fn begin_push(&self, came: &IncomingContext) -> Pushing {
         let parent = came.0.as_ref();
         if !self.is_on() || parent.is_some_and(|parent| !parent.is_sampled()) {
-            return Pushing { place: parent.cloned(), recorded: None };
+            return Pushing { jobs_context: parent.cloned(), recorded: None };
         }
         let recorded = Recorded { parent: parent.cloned(), began: SystemTime::now() };
-        Pushing { place: Some(context::child(parent)), recorded: Some(recorded) }
+        Pushing { jobs_context: Some(context::child(parent)), recorded: Some(recorded) }
     }
 
     /// Ends a push, with its jobs and the error if it failed.
-    pub(crate) fn pushed(
+    pub(crate) fn end_push(
         &self,
         pushing: Pushing,
         topic: &TopicName,
         jobs: &[NewJob],
         failed: Option<String>,
     ) {
-        let (Some(place), Some(recorded)) = (pushing.place, pushing.recorded) else { return };
+        let (Some(jobs_context), Some(recorded)) = (pushing.jobs_context, pushing.recorded) else {
+            return;
+        };
         let Recorded { parent, began } = recorded;
         let time = (began, SystemTime::now());
         let name = format!("push {topic}");
-        let mut span = span(place, parent.as_ref(), SpanKind::Producer, name, time);
+        let mut span = span(jobs_context, parent.as_ref(), SpanKind::Producer, name, time);
         span.attributes = vec![
             KeyValue::new("messaging.system", "duebox"),
             KeyValue::new("messaging.operation.name", "push"),
@@ -68,8 +70,8 @@ impl Traces {
 impl Pushing {
     /// Adds the trace context to the jobs that have none.
     pub(crate) fn mark(&self, jobs: &mut [NewJob]) {
-        let Some(place) = &self.place else { return };
-        let headers = context::headers(place);
+        let Some(jobs_context) = &self.jobs_context else { return };
+        let headers = context::headers(jobs_context);
         for job in jobs {
             if !job.options.headers().contains_key(TRACEPARENT) {
                 // A job with too many headers gets no trace context.

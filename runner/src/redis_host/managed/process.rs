@@ -63,7 +63,7 @@ impl ServerProcess {
                 "adopted, exit status unknown".to_owned()
             }
         };
-        self.gone();
+        self.forget_process();
         self.error_ended(how)
     }
 
@@ -80,7 +80,7 @@ impl ServerProcess {
             },
             Ok(refusal) => refusal,
             Err(error) if self.child.is_none() && error.kind() != io::ErrorKind::TimedOut => {
-                self.gone();
+                self.forget_process();
                 return Ok(());
             }
             Err(error) => error.to_string(),
@@ -113,7 +113,7 @@ impl ServerProcess {
                 PingReply::Absent | PingReply::Silent => {}
             }
             if let Some(status) = self.child_status() {
-                self.gone();
+                self.forget_process();
                 return Err(self.error_ended(status));
             }
             if silent_since.elapsed() > SILENCE_MAX {
@@ -170,10 +170,10 @@ impl ServerProcess {
         {
             tracing::warn!("cannot kill the managed Redis: {error}");
         }
-        self.gone();
+        self.forget_process();
     }
 
-    fn gone(&mut self) {
+    fn forget_process(&mut self) {
         self.child = None;
         self.up = false;
     }

@@ -91,7 +91,7 @@ fn write_records(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
         ),
         outcomes(&sources.events.counts()),
     )?;
-    let left_out = sources.handler_log.left_out(TOPICS_MAX);
+    let left_out = sources.handler_log.omitted_lines(TOPICS_MAX);
     page.counters(
         &About::new(
             "handler_log_lines_left_out",
@@ -143,7 +143,7 @@ fn write_redis(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
         || sources.traffic.iter().map(|(name, traffic)| (vec![word("connection", name)], traffic));
     page.gauge(
         &About::new("redis_outage", "1 while Redis fails and jobs wait for it."),
-        u64::from(sources.outage.lasts()),
+        u64::from(sources.outage.is_ongoing()),
     )?;
     page.histograms(
         &About::seconds(

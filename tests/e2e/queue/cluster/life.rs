@@ -69,8 +69,9 @@ impl<'q> Life<'q> {
     }
 
     async fn settle(&self, lease: Lease, verdict: Verdict) -> Settled {
-        let settle = &[lease.settle(verdict)];
-        self.turn(Turn { settle, ..Turn::default() }).await.settled.unwrap()[0]
+        let settlement = lease.settle(verdict);
+        let turn = Turn { settle: vec![&settlement], ..Turn::default() };
+        self.turn(turn).await.settled.unwrap()[0]
     }
 
     /// Job keys, priorities, rate, all ways to push, and all changes of waiting jobs.
@@ -122,7 +123,9 @@ impl<'q> Life<'q> {
         let urgent = self.lease().await;
         assert_eq!(urgent.id, id("urgent"));
         let extend = [Extension { id: urgent.id.clone(), token: urgent.token.clone(), by: LEASE }];
-        let reply = self.turn(Turn { holder: "life", extend: &extend, ..Turn::default() }).await;
+        let reply = self
+            .turn(Turn { holder: "life", extend: extend.iter().collect(), ..Turn::default() })
+            .await;
         assert!(reply.extended.unwrap()[0].is_some());
         let first = self.lease().await;
         let info = || BURIED.to_owned();

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use duebox::background::limits::{self, AllLimits, LostLimits};
 use duebox::background::maintenance::{self, Retention, Retentions};
-use duebox::background::poller::{self, WakeUps};
+use duebox::background::poller;
 use duebox::background::recovery;
 use duebox::background::relay::Relay;
 use duebox::background::scheduler::{self, Schedules};
 use duebox::background::topic_discovery::TopicDiscovery;
-use duebox::background::wake_up::WakeUp;
+use duebox::background::wake_up::{WakeUp, WakeUps};
+use duebox::background::wake_up_listener;
 use duebox::deploy::binding::{Binding, Handlers as Modules};
 use duebox::deploy::breaker::Breaker;
 use duebox::executor::cpu_quota::CpuQuota;
@@ -31,7 +32,7 @@ use duebox::observe::supervision::Supervision;
 use duebox::observe::traces::Traces;
 use duebox::redis_host::outage::Outage;
 use duebox::worker::batch_limits::BatchLimits;
-use duebox::worker::{Command, TopicStats, Worker, WorkerParts, WorkerServices};
+use duebox::worker::{TopicStats, Worker, WorkerCommand, WorkerParts, WorkerServices};
 use duebox_job::TopicName;
 use duebox_queue::{ConnectionSettings, Queue, QueueError, WakeUpHub};
 use duebox_sandbox::{
@@ -53,7 +54,7 @@ pub(crate) struct Daemon {
     /// Everything but the executor's tasks, which stop at `is_killed`.
     tasks: JoinSet<()>,
     workers: Arc<tokio::sync::Mutex<JoinSet<()>>>,
-    commands: watch::Sender<Command>,
+    commands: watch::Sender<WorkerCommand>,
     schedules: watch::Sender<Schedules>,
     handlers: Handlers,
     link: Arc<Link>,
@@ -79,7 +80,7 @@ impl Daemon {
             watch::Sender::<AllLimits>::new(all.into()),
             watch::Sender::<Schedules>::new(manifest.schedules.clone().into()),
         );
-        let commands = watch::Sender::new(Command::Work);
+        let commands = watch::Sender::new(WorkerCommand::Work);
         let workers = Arc::<tokio::sync::Mutex<JoinSet<()>>>::default();
         let mut tasks = JoinSet::new();
         let looked = (queue.clone(), Arc::clone(&wake_ups), manifest.redis.poll);
@@ -88,7 +89,7 @@ impl Daemon {
         tasks.spawn(poller::poll(looked.0, looked.1, looked.2, its(), Arc::clone(&outage)));
         let (orders, _) = mpsc::channel(1);
         let hub = WakeUpHub::default();
-        tasks.spawn(poller::listen(
+        tasks.spawn(wake_up_listener::listen(
             queue.clone(),
             Arc::clone(&wake_ups),
             hub,
@@ -136,7 +137,7 @@ impl Daemon {
 
     /// Lets its jobs finish, then stops it.
     pub(crate) async fn drain(self, timeout: Duration) {
-        self.commands.send_replace(Command::Drain(monotonic::now() + timeout));
+        self.commands.send_replace(WorkerCommand::Drain(monotonic::now() + timeout));
         let workers = Arc::clone(&self.workers);
         let over = async {
             let mut workers = workers.lock().await;
@@ -162,14 +163,14 @@ struct Serving {
     lost_limits: LostLimits,
     relay: Relay,
     handlers: Handlers,
-    commands: watch::Receiver<Command>,
+    commands: watch::Receiver<WorkerCommand>,
     workers: Arc<tokio::sync::Mutex<JoinSet<()>>>,
 }
 
 impl Serving {
     async fn serve(self) {
         while let Err(error) = self.prepare().await {
-            self.outage.noticed(&error);
+            self.outage.record_error(&error);
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let runner_id: Arc<str> = format!("d-{}", self.handlers.daemon).into();

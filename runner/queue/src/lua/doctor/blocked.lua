@@ -32,12 +32,12 @@ local function other_stage(id)
 end
 
 -- The index has another member, or none.
-local function look_at_index(id, member)
+local function check_index(id, member)
   local known = redis.call('HGET', BLOCKED_AT, id)
   if known == member then return true end
   local is_double = known and redis.call('ZSCORE', BLOCKED, known)
   local detail = is_double and 'twice in the queue of its key' or 'in the queue of its key, but not in the index'
-  if find('line_mismatch', id, detail, is_double and 'left there once' or 'indexed') then
+  if find('queue_mismatch', id, detail, is_double and 'left there once' or 'indexed') then
     if is_double then
       redis.call('ZREM', BLOCKED, member)
     else
@@ -47,10 +47,10 @@ local function look_at_index(id, member)
   return not is_double
 end
 
-local function look_at_member(member, score)
+local function check_member(member, score)
   local key, id = read_member(member)
   if not key then
-    if find('line_mismatch', member, 'not a valid member', 'removed') then
+    if find('queue_mismatch', member, 'not a valid member', 'removed') then
       redis.call('ZREM', BLOCKED, member)
     end
     return
@@ -58,25 +58,25 @@ local function look_at_member(member, score)
   if tonumber(score) ~= 0 and find('bad_score', id, 'blocked, score ' .. score, 'set to 0') then
     redis.call('ZADD', BLOCKED, 0, member)
   end
-  if not look_at_index(id, member) then return end
+  if not check_index(id, member) then return end
   local other = other_stage(id)
   if redis.call('HEXISTS', JOBS, id) == 0 then
     if find('no_payload', id, 'blocked', 'removed') then remove_job(id) end
   elseif other then
     if find('two_stages', id, 'blocked and ' .. other, 'left in ' .. other) then leave_queue(id) end
   elseif (tonumber(redis.call('HGET', TURNS, key) or 0) or 0) < 1 then
-    if find('stuck_line', id, 'no job of the key ' .. key .. ' holds a permit', 'admitted') then
+    if find('stuck_queue', id, 'no job of the key ' .. key .. ' holds a permit', 'admitted') then
       advance(key)
     end
   end
 end
 
-local function look_at_entry(id, member)
+local function check_index_field(id, member)
   if redis.call('ZSCORE', BLOCKED, member) then return end
   local key, named = read_member(member)
   local stands = key and named == id and redis.call('HEXISTS', JOBS, id) == 1
     and not other_stage(id) and not redis.call('ZSCORE', RETRY, id)
-  if find('line_mismatch', id, 'in the index, but not in the queue of its key', stands and 'put back' or 'removed') then
+  if find('queue_mismatch', id, 'in the index, but not in the queue of its key', stands and 'put back' or 'removed') then
     if stands then
       redis.call('ZADD', BLOCKED, 0, member)
     else
@@ -92,15 +92,15 @@ if part == 'blocked' then
   local page = read_page('ZSCAN', BLOCKED)
   for i = 1, #page, 2 do
     -- Entries before it on the page may have advanced the queue.
-    if redis.call('ZSCORE', BLOCKED, page[i]) then look_at_member(page[i], page[i + 1]) end
+    if redis.call('ZSCORE', BLOCKED, page[i]) then check_member(page[i], page[i + 1]) end
   end
 elseif part == 'blocked:at' then
   local page = read_page('HSCAN', BLOCKED_AT)
   for i = 1, #page, 2 do
-    if redis.call('HGET', BLOCKED_AT, page[i]) == page[i + 1] then look_at_entry(page[i], page[i + 1]) end
+    if redis.call('HGET', BLOCKED_AT, page[i]) == page[i + 1] then check_index_field(page[i], page[i + 1]) end
   end
 else
   return refuse('the doctor knows no part ' .. tostring(part))
 end
 if admitted > 0 then wake(now_ms) end
-return answer
+return reply

@@ -65,4 +65,4 @@ else
     seen[id] = true
   end
 end
-return answer
+return reply

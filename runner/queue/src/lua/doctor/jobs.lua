@@ -23,4 +23,4 @@ for _, id in ipairs(read_names(JOBS)) do
   seen[id] = true
 end
 if admitted > 0 then wake(now_ms) end
-return answer
+return reply

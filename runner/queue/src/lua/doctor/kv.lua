@@ -17,7 +17,7 @@ if not count then return refuse('the doctor looks at 1 to 1000 ids') end
 
 local function count_bytes()
   if redis.call('HLEN', KV) > most then
-    answer[1] = 'many'
+    reply[1] = 'many'
     return
   end
   local bytes = 0
@@ -58,7 +58,7 @@ expect_hashes(KV, KV_REV, META)
 expect_zsets(KV_AT)
 if part == 'bytes' then
   count_bytes()
-  return answer
+  return reply
 end
 if not look[part] then return refuse('the doctor knows no part ' .. tostring(part)) end
 local page = part == 'kv:at' and read_page('ZSCAN', KV_AT) or read_page('HSCAN', KV_REV)
@@ -66,4 +66,4 @@ for i = 1, #page, 2 do
   if not seen[page[i]] then look[part](page[i], page[i + 1]) end
   seen[page[i]] = true
 end
-return answer
+return reply

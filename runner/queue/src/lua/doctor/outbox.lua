@@ -8,13 +8,13 @@
 
 if #ARGV < 2 or #ARGV > 2000 or #ARGV % 2 ~= 0 then return refuse('the doctor moves 1 to 1000 entries') end
 local broken = OUTBOX .. ':broken:' .. whole(now_ms)
-local answer = { broken }
+local reply = { broken }
 for i = 1, #ARGV, 2 do
   local is_same = redis.call('HGET', OUTBOX, ARGV[i]) == ARGV[i + 1]
   if is_same then
     redis.call('HSET', broken, ARGV[i], ARGV[i + 1])
     redis.call('HDEL', OUTBOX, ARGV[i])
   end
-  answer[#answer + 1] = is_same and 1 or 0
+  reply[#reply + 1] = is_same and 1 or 0
 end
-return answer
+return reply

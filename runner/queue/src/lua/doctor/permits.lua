@@ -2,7 +2,7 @@
 -- many.
 --
 -- KEYS  opts ready meta blocked blocked:at turns turns:of
--- ARGV  cursor (0), count (unused), repair, turns it counts at most
+-- ARGV  cursor (0), count (unused), repair, permits it counts at most
 -- Returns 0, 0, then kind, key, detail, what was done or '' for each finding; or the word `many`
 -- @include now
 -- @include number
@@ -12,15 +12,15 @@
 -- @include types
 local most = read_whole(ARGV[4], 1, 100000)
 
-if not most then return refuse('the doctor counts 1 to 100000 turns') end
+if not most then return refuse('the doctor counts 1 to 100000 permits') end
 if redis.call('HLEN', TURNS_OF) > most or redis.call('HLEN', TURNS) > most then return { 'many', 0 } end
 expect_hashes(OPTS, BLOCKED_AT)
 expect_zsets(READY, BLOCKED)
 local held, keys = {}, {}
-local turns = redis.call('HGETALL', TURNS_OF)
-for i = 2, #turns, 2 do
-  local space = string.find(turns[i], ' ', 1, true)
-  local key = space and string.sub(turns[i], space + 1) or ''
+local permits = redis.call('HGETALL', TURNS_OF)
+for i = 2, #permits, 2 do
+  local space = string.find(permits[i], ' ', 1, true)
+  local key = space and string.sub(permits[i], space + 1) or ''
   if key ~= '' then held[key] = (held[key] or 0) + 1 end
 end
 local counts = redis.call('HGETALL', TURNS)
@@ -35,11 +35,11 @@ end
 for _, key in ipairs(keys) do
   local right, found = whole(held[key] or 0), counted[key] or '0'
   if found ~= right or (right == '0' and counted[key]) then
-    if find('wrong_turns', key, found .. ' counted, ' .. right .. ' held', 'counted anew') then
+    if find('wrong_permits', key, found .. ' counted, ' .. right .. ' held', 'counted anew') then
       if right == '0' then redis.call('HDEL', TURNS, key) else redis.call('HSET', TURNS, key, right) end
       advance(key)
     end
   end
 end
 if admitted > 0 then wake(now_ms) end
-return answer
+return reply

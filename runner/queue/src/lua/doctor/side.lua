@@ -20,9 +20,9 @@ local function has_begun(id)
     or redis.call('ZSCORE', RETRY, id)
 end
 
-local look = {}
+local check = {}
 
-look['opts'] = function(id, options)
+check['opts'] = function(id, options)
   if redis.call('HEXISTS', JOBS, id) == 1 then
     find('options', id, options, '')
   elseif find('stray_options', id, 'no such job', 'removed') then
@@ -30,34 +30,34 @@ look['opts'] = function(id, options)
   end
 end
 
-look['attempts'] = function(id, attempts)
+check['attempts'] = function(id, attempts)
   local is_number = string.find(attempts, '^%d+$')
   if is_number and (has_begun(id) or redis.call('HEXISTS', BLOCKED_AT, id) == 1) then return end
   local detail = is_number and 'attempts of no job that has begun' or 'attempts that are not a number'
   if find('stray_attempts', id, detail, 'removed') then redis.call('HDEL', ATTEMPTS, id) end
 end
 
-look['errors'] = function(id)
+check['errors'] = function(id)
   if has_begun(id) or redis.call('HEXISTS', BLOCKED_AT, id) == 1 then return end
   if find('stray_attempts', id, 'an error of no job that has begun', 'removed') then
     redis.call('HDEL', ERRORS, id)
   end
 end
 
-look['turns:of'] = function(id, turn)
-  if not string.find(turn, '^%d+ .') then
-    if find('stray_turn', id, 'an unreadable permit', 'removed') then
+check['turns:of'] = function(id, permit)
+  if not string.find(permit, '^%d+ .') then
+    if find('stray_permit', id, 'an unreadable permit', 'removed') then
       redis.call('HDEL', TURNS_OF, id)
     end
   elseif not has_begun(id) then
-    if find('stray_turn', id, 'held by no job', 'given to the next') then return_permit(id) end
+    if find('stray_permit', id, 'held by no job', 'given to the next') then return_permit(id) end
   end
 end
 
 -- The longest hold is ten years; this is a little more.
 local HOLD_MAX_MS = 3.2e11
 
-look['unique'] = function(id, held_until)
+check['unique'] = function(id, held_until)
   if tonumber(held_until) <= now_ms + HOLD_MAX_MS then return end
   if find('bad_score', id, 'held until ' .. held_until, 'released') then redis.call('ZREM', UNIQUE, id) end
 end
@@ -70,8 +70,8 @@ expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS, BLOCKED_AT, TURNS, TURNS_OF)
 expect_zsets(READY, UNACK, RETRY, BLOCKED)
 local page = read_page(KEY == UNIQUE and 'ZSCAN' or 'HSCAN', KEY)
 for i = 1, #page, 2 do
-  if not seen[page[i]] then look[part](page[i], page[i + 1]) end
+  if not seen[page[i]] then check[part](page[i], page[i + 1]) end
   seen[page[i]] = true
 end
 if admitted > 0 then wake(now_ms) end
-return answer
+return reply

@@ -1,4 +1,4 @@
--- Examines one page of a state: ids without a payload, invalid scores, ids that are in another state too.
+-- Examines one page of a stage: ids without a payload, invalid scores, ids that are in another stage too.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  cursor, count, repair, stage (pending, ready, retry, unack), info of a bad due time ('' forgets
@@ -27,7 +27,7 @@ local function bury_bad_due(id, score)
   end
 end
 
--- The other state of an id, which it must not have; the state that runs it sooner stays.
+-- The other stage of an id, which it must not have; the stage that runs it sooner stays.
 local function other_stage(id)
   if redis.call('ZSCORE', UNACK, id) then return 'unack' end
   if stage == 'ready' or redis.call('ZSCORE', PENDING, id) then return nil end
@@ -35,13 +35,13 @@ local function other_stage(id)
   return redis.call('HEXISTS', BLOCKED_AT, id) == 1 and 'blocked' or nil
 end
 
-local look = {}
+local check = {}
 
-function look.pending(id, score, due)
+function check.pending(id, score, due)
   if due ~= 0 and not is_time(due) then bury_bad_due(id, score) end
 end
 
-function look.retry(id, score, due)
+function check.retry(id, score, due)
   local other = other_stage(id)
   if other then
     if find('two_stages', id, 'retry and ' .. other, 'left in ' .. other) then
@@ -52,7 +52,7 @@ function look.retry(id, score, due)
   end
 end
 
-function look.ready(id, score, due)
+function check.ready(id, score, due)
   local other = other_stage(id)
   if other then
     if find('two_stages', id, 'ready and ' .. other, 'left in ' .. other) then
@@ -66,7 +66,7 @@ function look.ready(id, score, due)
   end
 end
 
-function look.unack(id, score, expiry)
+function check.unack(id, score, expiry)
   if expiry > LEASE_END_MAX then
     if find('bad_score', id, 'unack, leased until ' .. score, 'ends now') then
       redis.call('ZADD', UNACK, whole(now_us), id)
@@ -84,9 +84,9 @@ for i = 1, #page, 2 do
     if stage ~= 'unack' and redis.call('HEXISTS', JOBS, id) == 0 then
       if find('no_payload', id, stage, 'removed') then remove_job(id) end
     else
-      look[stage](id, score, tonumber(score))
+      check[stage](id, score, tonumber(score))
     end
   end
 end
 if admitted > 0 then wake(now_ms) end
-return answer
+return reply

@@ -26,4 +26,4 @@ for wanted, keys in pairs(WANTED) do
     end
   end
 end
-return answer
+return reply

@@ -4,14 +4,14 @@
 -- @include number
 local cursor, count, repairs = ARGV[1], read_whole(ARGV[2], 1, BATCH_MAX), ARGV[3] == '1'
 -- A reply begins with the next cursor and the bytes that were read: the caller chooses the next count by them.
-local answer, seen = { '0', 0 }, {}
+local reply, seen = { '0', 0 }, {}
 
 -- The page of a hash or a zset as a flat list, each member followed by its value or score. A member
 -- may come twice.
 local function read_page(command, key)
   local page = redis.call(command, key, cursor, 'COUNT', count)
-  answer[1] = page[1]
-  for _, text in ipairs(page[2]) do answer[2] = answer[2] + #text end
+  reply[1] = page[1]
+  for _, text in ipairs(page[2]) do reply[2] = reply[2] + #text end
   return page[2]
 end
 
@@ -19,7 +19,7 @@ end
 local function read_names(key)
   if redis.REDIS_VERSION_NUM >= 0x00070400 then
     local page = redis.call('HSCAN', key, cursor, 'COUNT', count, 'NOVALUES')
-    answer[1] = page[1]
+    reply[1] = page[1]
     return page[2]
   end
   local page, names = read_page('HSCAN', key), {}
@@ -30,9 +30,9 @@ end
 -- Reports a finding; true if the caller must repair it. A finding without a remedy is only reported.
 local function find(kind, id, detail, remedy)
   local fixes = repairs and remedy ~= ''
-  local last = #answer
-  answer[last + 1], answer[last + 2], answer[last + 3] = kind, id, detail
-  answer[last + 4] = fixes and remedy or ''
+  local last = #reply
+  reply[last + 1], reply[last + 2], reply[last + 3] = kind, id, detail
+  reply[last + 4] = fixes and remedy or ''
   return fixes
 end
 

@@ -3,7 +3,7 @@
 -- last failure.
 -- @include types
 local function expect_failures() expect_hashes(ATTEMPTS, ERRORS) end
-local function failures_of(id)
+local function attempts_of(id)
   return tonumber(redis.call('HGET', ATTEMPTS, id) or 0) or 0
 end
 local function crashes_in(attempts) return math.floor(attempts / CRASH) % 1000 end

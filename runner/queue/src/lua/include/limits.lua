@@ -11,7 +11,7 @@ local limits = {
   burst = tonumber(limits_of_topic[7] or '') or 1,
   tat = tonumber(limits_of_topic[8] or '') or 0,
   ttl = tonumber(limits_of_topic[9] or '') or 0,
-  shares_out = limits_of_topic[10] == '1',
+  priorities_share = limits_of_topic[10] == '1',
   waiting = limits_of_topic[11],
   -- As the script found it.
   wake = tonumber(limits_of_topic[12] or ''),

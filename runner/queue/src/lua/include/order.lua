@@ -46,7 +46,7 @@ end
 -- The score of one job behind all others of its millisecond.
 local function score_in(stage, ms, id) return score_behind(tail_of(stage, ms), ms, id) end
 
--- Adds jobs to a state: scores and ids in turn, in their order. The last job goes first: Redis looks for a
+-- Adds jobs to a stage: scores and ids alternate, in their order. The last job goes first: Redis looks for a
 -- place in a small sorted set from its front, and reading a score with a fraction is expensive.
 local function add_in_order(stage, entries)
   local reversed, count = {}, #entries

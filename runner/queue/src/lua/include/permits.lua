@@ -19,9 +19,9 @@ end
 local function permits_of(key) return tonumber(redis.call('HGET', TURNS, key) or '') or 0 end
 
 -- The key of the permit that a job holds; nil if it holds none, or its text is unreadable.
-local function key_of_permit(turn)
-  local space = turn and string.find(turn, ' ', 1, true)
-  return space and string.sub(turn, space + 1)
+local function key_of_permit(permit)
+  local space = permit and string.find(permit, ' ', 1, true)
+  return space and string.sub(permit, space + 1)
 end
 
 local function take_permit(id, due, key)
@@ -41,9 +41,9 @@ end
 -- already, so that a busy key does not delay other jobs.
 local function advance(key)
   local most = limits.per_key > 0 and limits.per_key or math.huge
-  local taken = permits_of(key)
+  local held = permits_of(key)
   for _ = 1, 100 do
-    if taken >= most then return end
+    if held >= most then return end
     local member, due, id = first_in_queue(key)
     if not member then return end
     redis.call('ZREM', BLOCKED, member)
@@ -51,16 +51,16 @@ local function advance(key)
     take_permit(id, due, key)
     local since = now_ms + priority_shift(redis.call('HGET', OPTS, id))
     redis.call('ZADD', READY, score_in(READY, since, id), id)
-    taken, admitted = taken + 1, admitted + 1
+    held, admitted = held + 1, admitted + 1
   end
 end
 
 -- Returns the permit of a job, if it holds one, to the next in the queue.
 local function return_permit(id)
-  local turn = redis.call('HGET', TURNS_OF, id)
-  if not turn then return end
+  local permit = redis.call('HGET', TURNS_OF, id)
+  if not permit then return end
   redis.call('HDEL', TURNS_OF, id)
-  local key = key_of_permit(turn)
+  local key = key_of_permit(permit)
   if not key then return end
   local left = permits_of(key) - 1
   if left > 0 then redis.call('HSET', TURNS, key, whole(left)) else redis.call('HDEL', TURNS, key) end
@@ -90,9 +90,9 @@ end
 local function admit(id, due, options, score)
   local key = limits.per_key > 0 and option(options, 'key', 'string')
   if has_permits or key then
-    local turn = redis.call('HGET', TURNS_OF, id)
-    local keeps = key and key_of_permit(turn) == key
-    if turn and not keeps then return_permit(id) end
+    local permit = redis.call('HGET', TURNS_OF, id)
+    local keeps = key and key_of_permit(permit) == key
+    if permit and not keeps then return_permit(id) end
     if keeps then
       redis.call('HSET', TURNS_OF, id, whole(math.floor(due)) .. ' ' .. key)
     elseif key then

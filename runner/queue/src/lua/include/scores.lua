@@ -1,7 +1,7 @@
 -- The scores, as text, of ids in the order of their scores; or the score of an earlier id of the same
 -- millisecond. Reading a score costs Redis 7.0 as much as anything else it does with a job, and jobs pushed
 -- together are due together: between two scores of a millisecond it is not read. Where scores differ, or ids
--- are few, `read_all` returns ids and scores in turn.
+-- are few, `read_all` returns ids and scores, which alternate.
 local FEW = 16
 local function scores_in_order(key, ids, read_all)
   local scores, asked, asked_max = {}, 0, #ids / 8

@@ -80,21 +80,21 @@ local function info_at(i)
   if i % PART == 1 then part = redis.call('HMGET', infos, unpack(ids, i, math.min(i + PART - 1, count))) end
   return part[(i - 1) % PART + 1] or ''
 end
-local answer, listed, looked_at, bytes = { 0, '', '' }, 0, 0, 0
+local reply, listed, looked_at, bytes = { 0, '', '' }, 0, 0, 0
 for i = 1, count do
   local info = info_at(i)
   bytes = bytes + #info
   if bytes > BYTES_MAX and i > 1 then break end
   looked_at = i
   if class == '' or string.find(info, '"class"%s*:%s*"' .. class .. '"') then
-    answer[#answer + 1] = ids[i]
-    answer[#answer + 1] = times[i]
-    answer[#answer + 1] = info
+    reply[#reply + 1] = ids[i]
+    reply[#reply + 1] = times[i]
+    reply[#reply + 1] = info
     listed = listed + 1
     if listed == n then break end
   end
 end
 local left = newest and from - first or past - 1 - to
-answer[1] = (looked_at < count or left > 0) and 1 or 0
-answer[2], answer[3] = times[looked_at], ids[looked_at]
-return answer
+reply[1] = (looked_at < count or left > 0) and 1 or 0
+reply[2], reply[3] = times[looked_at], ids[looked_at]
+return reply

@@ -7,7 +7,7 @@
 -- @include now
 -- @include failures
 -- @include waiting
--- @include place
+-- @include enter_stage
 -- @include bury
 if #ARGV < 1 or #ARGV > BATCH_MAX then return refuse('requeue takes 1 to 1000 ids') end
 expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS, BLOCKED_AT)
@@ -27,7 +27,7 @@ for i, id in ipairs(ARGV) do
     redis.call('HSET', JOBS, id, payload)
     if options then redis.call('HSET', OPTS, id, options) else redis.call('HDEL', OPTS, id) end
     forget_failures({ id })
-    place(id, now_ms, options)
+    enter_stage(id, now_ms, options)
     redis.call('ZREM', DEAD, id)
     redis.call('HDEL', DEAD_JOBS, id)
     redis.call('HDEL', DEAD_OPTS, id)

@@ -12,13 +12,13 @@ if not n or not bytes_max then return refuse('outbox reads 1 to 1000 entries, up
 if skips > BATCH_MAX then return refuse('outbox skips at most 1000 entries') end
 local skipped = {}
 for at = 3, #ARGV do skipped[ARGV[at]] = true end
-local answer, bytes = { whole(now_ms) }, 0
+local reply, bytes = { whole(now_ms) }, 0
 for _, field in ipairs(redis.call('HRANDFIELD', OUTBOX, n + skips)) do
   if not skipped[field] then
     bytes = bytes + redis.call('HSTRLEN', OUTBOX, field)
-    if #answer > 2 * n or bytes > bytes_max and #answer > 1 then break end
-    answer[#answer + 1] = field
-    answer[#answer + 1] = redis.call('HGET', OUTBOX, field)
+    if #reply > 2 * n or bytes > bytes_max and #reply > 1 then break end
+    reply[#reply + 1] = field
+    reply[#reply + 1] = redis.call('HGET', OUTBOX, field)
   end
 end
-return answer
+return reply

@@ -1,23 +1,23 @@
--- Pushes the follow-up jobs of another topic's acks, each once however often it is called: a mark in
--- `inbox` records each push. A call too long after its entries were read is refused, so that a mark is
--- needed only for a while after its entry has left the outbox.
+-- Pushes the follow-up jobs of another topic's acks, each once however often it is called: a dedup record
+-- in `inbox` stands for each push. A call too long after its entries were read is refused, so that a record
+-- is needed only for a while after its entry has left the outbox.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta blocked blocked:at turns turns:of unique inbox
--- ARGV  not after (unix ms), then mark, id, due, payload, options for each job (1 to 100)
+-- ARGV  not after (unix ms), then record, id, due, payload, options for each job (1 to 100)
 -- Returns late; or a word for each job: pushed, kept, known, bad_due
 -- @include now
 -- @include number
 -- @include due
 -- @include failures
 -- @include waiting
--- @include place
+-- @include enter_stage
 -- @include types
 local not_after = read_whole(ARGV[1], 0, TIME_MAX)
 local count = (#ARGV - 1) / 5
 local WEEK_MS, RELEASED_MS = 604800000, 120000
 
 if not not_after or count < 1 or count > 100 or count ~= math.floor(count) then
-  return refuse('relay takes a time and 1 to 100 jobs of mark, id, due, payload and options')
+  return refuse('relay takes a time and 1 to 100 jobs of record, id, due, payload and options')
 end
 if now_ms > not_after then return 'late' end
 expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS, BLOCKED_AT)
@@ -36,18 +36,18 @@ local function push(id, due, payload, options)
     redis.call('ZADD', PENDING, pending_score(due, id), id)
   else
     forget_failures({ id })
-    place(id, due, options)
+    enter_stage(id, due, options)
   end
   return 'pushed'
 end
 
--- True if a mark says that this follow-up was pushed. Unless the mark was released, its entry is still in
+-- True if a dedup record says that this follow-up was pushed. Unless the record was released, its entry is still in
 -- the outbox: then it is kept for a week from now, even if it has expired.
-local function is_known(mark)
-  local expiry = redis.call('ZSCORE', INBOX, mark)
+local function is_known(record)
+  local expiry = redis.call('ZSCORE', INBOX, record)
   if not expiry then return false end
   local left = tonumber(expiry) - now_ms
-  if left > RELEASED_MS or left <= 0 then redis.call('ZADD', INBOX, whole(now_ms + WEEK_MS), mark) end
+  if left > RELEASED_MS or left <= 0 then redis.call('ZADD', INBOX, whole(now_ms + WEEK_MS), record) end
   return true
 end
 

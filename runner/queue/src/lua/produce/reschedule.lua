@@ -1,5 +1,5 @@
 -- Changes when a waiting job falls due; `0` is now. A job whose key has no free permit stays in the key's
--- queue, at the place of its new due time.
+-- queue, in the order of its new due time.
 --
 -- KEYS  pending ready unack retry attempts errors opts meta blocked blocked:at turns turns:of
 -- ARGV  id, due
@@ -10,7 +10,7 @@
 -- @include failures
 -- @include wake
 -- @include permits
--- @include place
+-- @include enter_stage
 -- @include types
 local id, due = ARGV[1], read_due(ARGV[2] or '')
 

@@ -25,7 +25,7 @@ local function rest_of(value, removed)
   return table.concat(kept)
 end
 
-local answer = {}
+local reply = {}
 for i = 1, #ARGV, 2 do
   local field, removed = ARGV[i], {}
   for number in string.gmatch(ARGV[i + 1], '%d+') do removed[number] = true end
@@ -36,6 +36,6 @@ for i = 1, #ARGV, 2 do
   elseif rest then
     redis.call('HSET', OUTBOX, field, string.match(value, '^%d+ ') .. rest)
   end
-  answer[#answer + 1] = (rest or not value) and 1 or 0
+  reply[#reply + 1] = (rest or not value) and 1 or 0
 end
-return answer
+return reply

@@ -15,7 +15,7 @@ if not is_name(name) then return refuse('a name has 1 to 256 bytes') end
 if not string.find(delta or '', '^%-?%d+$') or #delta > 20 then return refuse('a delta is a whole number') end
 if not is_caller(caller, number) then return refuse('a caller has a name and a number') end
 expect_store()
-local earlier = earlier_answer(caller, number)
+local earlier = earlier_reply(caller, number)
 if earlier then return { string.match(earlier, '^(%S+) ?(.*)$') } end
 prune_values(PRUNED)
 if has_expired(name) then forget_values({ name }) end
@@ -23,7 +23,7 @@ local before = redis.call('HGET', KV, name)
 local added = redis.pcall('HINCRBY', KV, name, delta)
 if type(added) == 'table' and added.err then
   if string.find(added.err, 'integer', 1, true) or string.find(added.err, 'overflow', 1, true) then
-    return { answer_write(caller, number, 'nan') }
+    return { keep_reply(caller, number, 'nan') }
   end
   return added
 end
@@ -33,5 +33,5 @@ if before then redis.call('HSET', KV, name, before) else redis.call('HDEL', KV, 
 local no_room = refusal(name, #name + #sum)
 if no_room then return { no_room } end
 keep_value(name, sum, tonumber(redis.call('ZSCORE', KV_AT, name) or ''))
-answer_write(caller, number, 'ok ' .. sum)
+keep_reply(caller, number, 'ok ' .. sum)
 return { 'ok', sum }

@@ -22,18 +22,18 @@ if condition ~= 'always' and condition ~= 'absent' and not read_whole(condition,
 end
 if not is_caller(caller, number) then return refuse('a caller has a name and a number') end
 expect_store()
-local earlier = earlier_answer(caller, number)
+local earlier = earlier_reply(caller, number)
 if earlier then return earlier end
 prune_values(PRUNED)
 local there = redis.call('HEXISTS', KV, name) == 1 and not has_expired(name)
 if condition == 'absent' then
-  if there then return answer_write(caller, number, 'conflict') end
+  if there then return keep_reply(caller, number, 'conflict') end
 elseif condition ~= 'always' then
   if not there or (redis.call('HGET', KV_REV, name) or '0') ~= condition then
-    return answer_write(caller, number, 'conflict')
+    return keep_reply(caller, number, 'conflict')
   end
 end
 local no_room = refusal(name, #name + #value)
 if no_room then return no_room end
 keep_value(name, value, ttl > 0 and now_ms + ttl)
-return answer_write(caller, number, 'ok')
+return keep_reply(caller, number, 'ok')

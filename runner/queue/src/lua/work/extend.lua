@@ -1,5 +1,5 @@
--- Extends leases. The new token is the old one plus the extension, made even, so a repeated call answers
--- the same. A stale token answers `lost`. The holder is noted under the new tokens.
+-- Extends leases. The new token is the old one plus the extension, made even, so a repeated call replies
+-- the same. A stale token replies `lost`. The holder is noted under the new tokens.
 --
 -- KEYS  unack holders
 -- ARGV  the runner's name, then id, token, extension in ms for each lease
@@ -26,7 +26,7 @@ for i = 1, count do
   end
 end
 local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
-local answers, extended, renewed, held = {}, {}, {}, {}
+local replies, extended, renewed, held = {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local token = ARGV[3 * i]
   local later = extended_token(token, tonumber(ARGV[3 * i + 1]))
@@ -36,7 +36,7 @@ for i, id in ipairs(ids) do
     renewed[#renewed + 1] = id
     held[later] = holder .. ':+' .. later
   end
-  answers[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
+  replies[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
 end
 if #extended > 0 then
   expect_zsets(HOLDERS)
@@ -46,4 +46,4 @@ if #extended > 0 then
   redis.call('ZADD', UNACK, unpack(extended))
   for later, name in pairs(held) do redis.call('ZADD', HOLDERS, later, name) end
 end
-return answers
+return replies

@@ -8,7 +8,7 @@
 --       age since the due time in ms, info of expired jobs ('' forgets them), jobs that start at once, 1 if
 --       the topic must have limits
 -- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
---         counts withdrawn and expired, the ms after which more may be leased or '', how many jobs start at
+--         counts removed and expired, the ms after which more may be leased or '', how many jobs start at
 --         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
 --         payload, and, unless no job of the topic has any, options or '' and attempts or ''. The fraction
 --         of a due time is at most its place within the millisecond
@@ -29,13 +29,13 @@
 -- @include types
 
 -- 1. Parse.
-local n, lease_ms, call = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
+local jobs_max, lease_ms, call_id = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
 local bytes_max, min_age = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, 1e12)
 local expired_info, at_once = ARGV[6], read_whole(ARGV[7], 0, BATCH_MAX)
 
-if not n then return refuse('lease takes 1 to 1000 jobs') end
+if not jobs_max then return refuse('lease takes 1 to 1000 jobs') end
 if not lease_ms then return refuse('a lease lasts 1 ms to one day') end
-if not call or call == '' then return refuse('lease needs a call id') end
+if not call_id or call_id == '' then return refuse('lease needs a call id') end
 if not bytes_max or not min_age or not expired_info then
   return refuse('lease needs a bound of bytes, a least age and the info of expired jobs')
 end
@@ -44,8 +44,8 @@ if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at onc
 -- Replaces the admission time of jobs that hold a permit by their due time.
 local function true_dues(ids, dues)
   if not has_permits then return end
-  for i, turn in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
-    dues[i] = turn and string.match(turn, '^(%d+) ') or dues[i]
+  for i, permit in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
+    dues[i] = permit and string.match(permit, '^(%d+) ') or dues[i]
   end
 end
 
@@ -59,36 +59,38 @@ local function is_suspect(attempts)
   return counted >= SUSPECT or crashes_in(counted) > 0
 end
 
--- Adds to `answer` those of `ids` that will run. Returns the others: superseded ones, ones without a
--- payload, expired ones that no runner has had, and suspects that would not start at once.
+-- Adds to the reply those of `ids` that will run. Returns the ids of the others (superseded, without a
+-- payload, expired, suspects that would not start at once), and before the last of these, of those that
+-- will run. A repeated call finds none expired and none suspect: its jobs are leased already.
 local has_pending = redis.call('EXISTS', PENDING) == 1
 local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
-local width = is_bare and 3 or 5
-local function sort_out(answer, ids, dues, had, payloads)
-  local superseded, missing, expired, kept, suspects = {}, {}, {}, {}, {}
-  local newer = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
+-- Each job of a reply has so many values.
+local values_per_job = is_bare and 3 or 5
+local function add_runnable(reply, ids, dues, is_repeated, payloads)
+  local superseded, missing, expired, leased, suspects = {}, {}, {}, {}, {}
+  local successors = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
   payloads = payloads or redis.call('HMGET', JOBS, unpack(ids))
   local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local attempts = not is_bare and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
-  local may_expire = not had and (limits.ttl > 0 or #options > 0)
-  local last = #answer
+  local may_expire = not is_repeated and (limits.ttl > 0 or #options > 0)
+  local last = #reply
   for i, id in ipairs(ids) do
-    if newer[i] then
+    if successors[i] then
       superseded[#superseded + 1] = id
     elseif not payloads[i] then
       missing[#missing + 1] = id
     elseif may_expire and not attempts[i] and is_expired(dues[i], options[i]) then
       expired[#expired + 1] = { id = id, payload = payloads[i], options = options[i], info = expired_info }
-    elseif not had and #kept >= at_once and attempts[i] and is_suspect(attempts[i]) then
+    elseif not is_repeated and #leased >= at_once and attempts[i] and is_suspect(attempts[i]) then
       suspects[#suspects + 1] = id
     else
-      kept[#kept + 1] = id
-      answer[last + 1], answer[last + 2], answer[last + 3] = id, dues[i], payloads[i]
-      if not is_bare then answer[last + 4], answer[last + 5] = options[i] or '', attempts[i] or '' end
-      last = last + width
+      leased[#leased + 1] = id
+      reply[last + 1], reply[last + 2], reply[last + 3] = id, dues[i], payloads[i]
+      if not is_bare then reply[last + 4], reply[last + 5] = options[i] or '', attempts[i] or '' end
+      last = last + values_per_job
     end
   end
-  return superseded, missing, expired, kept, suspects
+  return superseded, missing, expired, leased, suspects
 end
 
 local function return_permits(ids)
@@ -99,20 +101,20 @@ end
 local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
 
 -- A repeated call.
-local held = redis.call('ZSCORE', HOLDERS, call)
-if held and tonumber(held) > now_us then
+local repeated_token = redis.call('ZSCORE', HOLDERS, call_id)
+if repeated_token and tonumber(repeated_token) > now_us then
   expect_failures()
   expect_permits()
-  local answer = { 'again', held, 0, 0, '', 0, 0, width }
+  local reply = { 'again', repeated_token, 0, 0, '', 0, 0, values_per_job }
   for ahead = 0, 1 do
-    local token = whole(tonumber(held) + ahead)
+    local token = whole(tonumber(repeated_token) + ahead)
     local ids = redis.call('ZRANGEBYSCORE', UNACK, token, token, 'LIMIT', 0, BATCH_MAX)
     if #ids > 0 then
       local dues = {}
-      for i = 1, #ids do dues[i] = whole(math.floor(tonumber(held) / 1000) - lease_ms) end
+      for i = 1, #ids do dues[i] = whole(math.floor(tonumber(repeated_token) / 1000) - lease_ms) end
       true_dues(ids, dues)
-      local superseded, _, _, kept = sort_out(answer, ids, dues, true)
-      if ahead == 0 then answer[6] = #kept end
+      local superseded, _, _, leased = add_runnable(reply, ids, dues, true)
+      if ahead == 0 then reply[6] = #leased end
       if #superseded > 0 then
         redis.call('ZREM', UNACK, unpack(superseded))
         forget_failures(superseded)
@@ -124,28 +126,28 @@ if held and tonumber(held) > now_us then
   end
   forget_expired_calls()
   if admitted > 0 then wake(now_ms) end
-  return answer
+  return reply
 end
 
 -- 2. Decide. A call that leases nothing writes nothing but these.
-local room_was_short = false
-local function lease_nothing(answer)
+-- `max_running` leaves this call less than it asks for: the end of a lease wakes sleeping runners.
+local is_short_of_room = false
+local function lease_nothing(reply)
   forget_expired_calls()
-  if room_was_short then redis.call('HSET', META, 'waiting', 1) end
-  return answer
+  if is_short_of_room then redis.call('HSET', META, 'waiting', 1) end
+  return reply
 end
 if limits.paused then return lease_nothing({ 'paused' }) end
 local has_limits = limits.per_key > 0 or limits.max_running > 0 or limits.rate_us or limits.ttl > 0
-  or limits.shares_out
+  or limits.priorities_share
 if ARGV[8] == '1' and not has_limits then return lease_nothing({ 'no limits' }) end
 if redis.call('EXISTS', READY) == 0 then return lease_nothing({ 'empty', '' }) end
 
 -- How many jobs the limits of the topic let this call have.
-local room = n
+local room = jobs_max
 if limits.max_running > 0 then
   room = math.min(room, limits.max_running - redis.call('ZCARD', UNACK))
-  -- The end of a lease then wakes sleeping runners.
-  room_was_short = room < n
+  is_short_of_room = room < jobs_max
   if room < 1 then return lease_nothing({ 'limited', '' }) end
 end
 -- The generic cell rate algorithm (ITU-T I.371) on the clock of Redis. `tat` is when the next job would
@@ -164,39 +166,43 @@ if limits.rate_us then
   end
 end
 
-local newest = min_age > 0 and now_ms - min_age or DUE_MAX
+local newest_due = min_age > 0 and now_ms - min_age or DUE_MAX
 -- The score range of each priority, highest first.
 local RANGES = {
-  { '-inf', '(' .. whole(newest + 1 - PRIORITY_STEP) },
-  { '(' .. whole(-DUE_MAX), '(' .. whole(newest + 1) },
-  { '(' .. whole(DUE_MAX), min_age > 0 and '(' .. whole(newest + 1 + PRIORITY_STEP) or '+inf' },
+  { '-inf', '(' .. whole(newest_due + 1 - PRIORITY_STEP) },
+  { '(' .. whole(-DUE_MAX), '(' .. whole(newest_due + 1) },
+  { '(' .. whole(DUE_MAX), min_age > 0 and '(' .. whole(newest_due + 1 + PRIORITY_STEP) or '+inf' },
 }
 -- Of ten jobs, six are high, three normal and one low if all three wait.
 local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
 
--- Where the shares go on with the next call; nil without shares.
-local next_lane
+-- Where in SHARES the next call goes on; nil if priorities do not share.
+local next_position
 
 -- Selects jobs by priority; returns ids and scores.
-local function choose()
-  local found, next_of = {}, { 1, 1, 1 }
-  for class, range in ipairs(RANGES) do
-    found[class] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
+local function select_by_priority()
+  -- The first jobs of each priority, each id followed by its score, and the index of the next one.
+  local first, next_of = {}, { 1, 1, 1 }
+  for priority, range in ipairs(RANGES) do
+    first[priority] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
   end
-  local lane = limits.shares_out and math.floor(tonumber(redis.call('HGET', META, 'lane') or '') or 0) or 0
+  local position = 0
+  if limits.priorities_share then
+    position = math.floor(tonumber(redis.call('HGET', META, 'lane') or '') or 0)
+  end
   local ids, scores = {}, {}
   while #ids < room do
-    local class = limits.shares_out and SHARES[lane % #SHARES + 1] or 1
-    if not found[class][next_of[class]] then
-      class = found[1][next_of[1]] and 1 or found[2][next_of[2]] and 2 or 3
+    local priority = limits.priorities_share and SHARES[position % #SHARES + 1] or 1
+    if not first[priority][next_of[priority]] then
+      priority = first[1][next_of[1]] and 1 or first[2][next_of[2]] and 2 or 3
     end
-    local at = next_of[class]
-    if not found[class][at] then break end
-    ids[#ids + 1], scores[#scores + 1] = found[class][at], found[class][at + 1]
-    next_of[class] = at + 2
-    lane = lane + 1
+    local at = next_of[priority]
+    if not first[priority][at] then break end
+    ids[#ids + 1], scores[#scores + 1] = first[priority][at], first[priority][at + 1]
+    next_of[priority] = at + 2
+    position = position + 1
   end
-  if limits.shares_out then next_lane = lane % #SHARES end
+  if limits.priorities_share then next_position = position % #SHARES end
   return ids, scores
 end
 
@@ -224,19 +230,19 @@ local function due_of(score)
   return score
 end
 
-local by_rank = not limits.shares_out and min_age == 0
-local found, scores
+local by_rank = not limits.priorities_share and min_age == 0
+local candidates, scores
 if by_rank then
-  found, scores = first_in_ready()
+  candidates, scores = first_in_ready()
 else
-  found, scores = choose()
+  candidates, scores = select_by_priority()
 end
 
 -- When the first job reaches the minimum age.
 local function wait_for_age()
   local wait = ''
   for _, shift in ipairs({ -PRIORITY_STEP, 0, PRIORITY_STEP }) do
-    local first = redis.call('ZRANGEBYSCORE', READY, whole(newest + 1 + shift), whole(DUE_MAX + shift),
+    local first = redis.call('ZRANGEBYSCORE', READY, whole(newest_due + 1 + shift), whole(DUE_MAX + shift),
       'WITHSCORES', 'LIMIT', 0, 1)
     if first[2] then
       local ms = math.floor(tonumber(first[2])) - shift + min_age - now_ms
@@ -246,8 +252,8 @@ local function wait_for_age()
   return wait
 end
 local wait = ''
-if min_age > 0 and #found < room then wait = wait_for_age() end
-if #found == 0 then return lease_nothing({ 'empty', wait }) end
+if min_age > 0 and #candidates < room then wait = wait_for_age() end
+if #candidates == 0 then return lease_nothing({ 'empty', wait }) end
 
 -- Takes the jobs whose payloads are within the bound. With a bound the payloads are read in parts, so that
 -- not many more bytes are read than returned; to ask for each length first would take longer. A part is
@@ -255,13 +261,13 @@ if #found == 0 then return lease_nothing({ 'empty', wait }) end
 local PART_FIRST, PART_MAX, SMALL = 32, 256, 1024
 local ids, dues, payloads, bytes = {}, {}, {}, 0
 local function read_payloads()
-  local at, part_max = 1, bytes_max > 0 and PART_FIRST or #found
-  while at <= #found do
-    local last, before = math.min(at + part_max - 1, #found), bytes
-    for _, payload in ipairs(redis.call('HMGET', JOBS, unpack(found, at, last))) do
+  local at, part_max = 1, bytes_max > 0 and PART_FIRST or #candidates
+  while at <= #candidates do
+    local last, before = math.min(at + part_max - 1, #candidates), bytes
+    for _, payload in ipairs(redis.call('HMGET', JOBS, unpack(candidates, at, last))) do
       if payload then bytes = bytes + #payload end
       if bytes_max > 0 and bytes > bytes_max and at > 1 then return false end
-      ids[at], dues[at], payloads[at] = found[at], due_of(scores[at]), payload
+      ids[at], dues[at], payloads[at] = candidates[at], due_of(scores[at]), payload
       at = at + 1
     end
     local is_small = bytes - before <= part_max * SMALL
@@ -273,9 +279,9 @@ if not read_payloads() then wait = '0' end
 true_dues(ids, dues)
 local token = whole(token_at(now_us + lease_ms * 1000))
 local token_ahead = whole(tonumber(token) + 1)
-local answer = { 'ok', token, 0, 0, '', 0, 0, width }
-local superseded, missing, expired, kept, suspects = sort_out(answer, ids, dues, false, payloads)
-answer[6], answer[7] = math.min(at_once, #kept), #suspects
+local reply = { 'ok', token, 0, 0, '', 0, 0, values_per_job }
+local superseded, missing, expired, leased, suspects = add_runnable(reply, ids, dues, false, payloads)
+reply[6], reply[7] = math.min(at_once, #leased), #suspects
 
 -- 3. Write.
 expect_zsets(UNACK)
@@ -285,8 +291,8 @@ if #superseded + #missing + #expired > 0 then
   if #expired > 0 then expect_dead() end
 end
 forget_expired_calls()
-if room_was_short then redis.call('HSET', META, 'waiting', 1) end
-if next_lane then redis.call('HSET', META, 'lane', next_lane) end
+if is_short_of_room then redis.call('HSET', META, 'waiting', 1) end
+if next_position then redis.call('HSET', META, 'lane', next_position) end
 if by_rank and #suspects == 0 then
   redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
 else
@@ -310,36 +316,36 @@ if #missing > 0 then
   redis.call('HDEL', OPTS, unpack(missing))
   return_permits(missing)
 end
-answer[3], answer[4] = #superseded + #missing - #expired, #expired
+reply[3], reply[4] = #superseded + #missing - #expired, #expired
 if admitted > 0 then wake(now_ms) end
 
-if #kept > 0 then
+if #leased > 0 then
   local to_unack = {}
-  for i, id in ipairs(kept) do
+  for i, id in ipairs(leased) do
     to_unack[2 * i - 1], to_unack[2 * i] = i <= at_once and token or token_ahead, id
   end
-  if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #kept then
+  if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #leased then
     -- A leased id was put into ready by hand: it is removed, never leased twice.
-    local scores = redis.call('ZMSCORE', UNACK, unpack(kept))
-    local own = { 'ok', token, answer[3], answer[4], '', 0, #suspects, width }
-    for i = 1, #kept do
+    local scores = redis.call('ZMSCORE', UNACK, unpack(leased))
+    local own_reply = { 'ok', token, reply[3], reply[4], '', 0, #suspects, values_per_job }
+    for i = 1, #leased do
       if scores[i] == to_unack[2 * i - 1] then
-        if i <= at_once then own[6] = own[6] + 1 end
-        for from = 9 + width * (i - 1), 8 + width * i do own[#own + 1] = answer[from] end
+        if i <= at_once then own_reply[6] = own_reply[6] + 1 end
+        for from = 9 + values_per_job * (i - 1), 8 + values_per_job * i do own_reply[#own_reply + 1] = reply[from] end
       else
-        own[3] = own[3] + 1
+        own_reply[3] = own_reply[3] + 1
       end
     end
-    answer = own
+    reply = own_reply
   end
-  redis.call('ZADD', HOLDERS, token, call)
+  redis.call('ZADD', HOLDERS, token, call_id)
   if limits.rate_us then
-    ahead_us = ahead_us + #kept * limits.rate_us
+    ahead_us = ahead_us + #leased * limits.rate_us
     redis.call('HSET', META, 'tat', whole(math.ceil(now_us + ahead_us)))
   end
 end
 if wait_us and #ids >= room then
   wait = whole(math.max(0, math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)))
 end
-answer[5] = wait
-return answer
+reply[5] = wait
+return reply

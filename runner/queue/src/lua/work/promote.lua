@@ -20,9 +20,9 @@
 -- @include types
 
 -- 1. Parse.
-local n, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
+local jobs_max, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
 
-if not n or not skip then
+if not jobs_max or not skip then
   return refuse('promote takes 1 to 1000 ids and a skip of 0 or more')
 end
 if ARGV[3] ~= 'dead' and ARGV[3] ~= 'discard' then
@@ -31,12 +31,12 @@ end
 -- 2. Decide and write, in three steps: invalid due times, then retry, then pending. A step reads what the
 -- one before has left, and each step reads everything it needs before it writes.
 local now, after_now = whole(now_ms), whole(now_ms + 1)
-local moved, skipped, more, bad = 0, 0, 0, 0
+local moved, skipped, more, bad_count = 0, 0, 0, 0
 
-local are_expected = false
+local are_types_checked = false
 local function expect_types()
-  if are_expected then return end
-  are_expected = true
+  if are_types_checked then return end
+  are_types_checked = true
   expect_hashes(OPTS, ATTEMPTS, ERRORS)
   expect_zsets(READY, UNACK, RETRY)
   expect_permits()
@@ -45,14 +45,14 @@ end
 -- Buries jobs whose due time is not unix milliseconds: below, between or above the valid ranges; 0 means
 -- now. Each range is read even if the ones before it are full, so that none hides another.
 local function bury_bad_dues(from, to)
-  local limit = math.max(1, n - bad)
+  local limit = math.max(1, jobs_max - bad_count)
   local found = redis.call('ZRANGEBYSCORE', PENDING, from, to, 'WITHSCORES', 'LIMIT', 0, limit)
-  local ids, deaths, waiting = {}, {}, {}
+  local ids, deaths, not_leased = {}, {}, {}
   for i = 1, #found, 2 do
     local id, due = found[i], found[i + 1]
     local payload = redis.call('HGET', JOBS, id)
     ids[#ids + 1] = id
-    if not redis.call('ZSCORE', UNACK, id) then waiting[#waiting + 1] = id end
+    if not redis.call('ZSCORE', UNACK, id) then not_leased[#not_leased + 1] = id end
     if payload then
       deaths[#deaths + 1] = {
         id = id,
@@ -69,44 +69,44 @@ local function bury_bad_dues(from, to)
   redis.call('ZREM', PENDING, unpack(ids))
   redis.call('ZREM', READY, unpack(ids))
   redis.call('ZREM', RETRY, unpack(ids))
-  forget_failures(waiting)
+  forget_failures(not_leased)
   if ARGV[3] == 'dead' then bury(deaths) end
   redis.call('HDEL', JOBS, unpack(ids))
   redis.call('HDEL', OPTS, unpack(ids))
   if has_permits then
     for _, id in ipairs(ids) do leave_queue(id) end
-    for _, id in ipairs(waiting) do return_permit(id) end
+    for _, id in ipairs(not_leased) do return_permit(id) end
   end
-  bad = bad + #ids
+  bad_count = bad_count + #ids
   if #ids == limit then more = 1 end
 end
--- The score at a rank, from 0; nil if the state is empty.
+-- The score at a rank, from 0, as a number and as text; nil if the stage is empty.
 local function score_at(stage, rank)
   local found = redis.call('ZRANGE', stage, rank, rank, 'WITHSCORES')
   return tonumber(found[2] or ''), found[2]
 end
-local earliest, earliest_text = score_at(PENDING, 0)
-if earliest and (earliest < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
+local pending_first, pending_first_text = score_at(PENDING, 0)
+if pending_first and (pending_first < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
   bury_bad_dues('-inf', '(0')
   bury_bad_dues('(0', '(' .. whole(DUE_MIN))
   bury_bad_dues('(' .. whole(DUE_MAX), '+inf')
-  earliest, earliest_text = score_at(PENDING, 0)
+  pending_first, pending_first_text = score_at(PENDING, 0)
 end
-local retry_at, retry_text = score_at(RETRY, 0)
+local retry_first, retry_first_text = score_at(RETRY, 0)
 
--- Puts due jobs into ready; ids and due times are in the order of their states, which they keep.
+-- Puts due jobs into ready; ids and due times are in the order of their stage, which they keep.
 local function make_ready(ids, dues)
   local has_options = has_permits or limits.per_key > 0 or redis.call('EXISTS', OPTS) == 1
   local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local to_ready, tails = {}, {}
-  local text, due, shift, tail
+  local last_text, due, shift, tail
   for i, id in ipairs(ids) do
-    if dues[i] ~= text then
-      text = dues[i]
-      local before = due
-      due = tonumber(text)
+    if dues[i] ~= last_text then
+      last_text = dues[i]
+      local due_before = due
+      due = tonumber(last_text)
       -- 0 comes first in pending and means now: what follows it is due earlier.
-      if before and due < before then tails, shift = {}, nil end
+      if due_before and due < due_before then tails, shift = {}, nil end
     end
     local own_shift = options[i] and priority_shift(options[i]) or 0
     if own_shift ~= shift then
@@ -123,19 +123,20 @@ local function make_ready(ids, dues)
   if #to_ready > 0 then add_in_order(READY, to_ready) end
 end
 
--- Up to `most` due ids of a state, without the first of them, and their due times.
-local function due_in(stage, score, first, most)
-  if not score or math.floor(score) > now_ms then return {} end
+-- Up to `most` due ids of a stage after the first `skipped`, and their due times. `first_score` is the lowest
+-- score of the stage.
+local function due_in(stage, first_score, skipped, most)
+  if not first_score or math.floor(first_score) > now_ms then return {} end
   local function read(...)
-    return redis.call('ZRANGEBYSCORE', stage, '-inf', '(' .. after_now, 'LIMIT', first, most, ...)
+    return redis.call('ZRANGEBYSCORE', stage, '-inf', '(' .. after_now, 'LIMIT', skipped, most, ...)
   end
   local ids = read()
   return ids, scores_in_order(stage, ids, function() return read('WITHSCORES') end)
 end
 
-local left = math.max(1, n - bad)
-local retry_max = math.max(1, math.floor(left / 2))
-local ids, dues = due_in(RETRY, retry_at, 0, retry_max)
+local jobs_left = math.max(1, jobs_max - bad_count)
+local retry_max = math.max(1, math.floor(jobs_left / 2))
+local ids, dues = due_in(RETRY, retry_first, 0, retry_max)
 if #ids > 0 then
   expect_types()
   redis.call('ZREM', RETRY, unpack(ids))
@@ -144,18 +145,18 @@ if #ids > 0 then
   if moved == retry_max then more = 1 end
 end
 
-local pending_max = math.max(1, left - moved)
-ids, dues = due_in(PENDING, earliest, skip, pending_max)
+local pending_max = math.max(1, jobs_left - moved)
+ids, dues = due_in(PENDING, pending_first, skip, pending_max)
 if #ids > 0 then
   local leased = redis.call('EXISTS', UNACK) == 1 and redis.call('ZMSCORE', UNACK, unpack(ids)) or {}
   local due_of_promoted, promoted = {}, {}
-  local text, is_bad, due
+  local last_text, is_bad, due
   for i, id in ipairs(ids) do
-    if dues[i] ~= text then
-      text = dues[i]
-      local score = tonumber(text)
+    if dues[i] ~= last_text then
+      last_text = dues[i]
+      local score = tonumber(last_text)
       is_bad = score ~= 0 and score < DUE_MIN
-      due = score == 0 and now or text
+      due = score == 0 and now or last_text
     end
     if is_bad then
       more = 1 -- one more bad due time than a call buries
@@ -173,9 +174,9 @@ if #ids > 0 then
     redis.call('ZREM', PENDING, unpack(promoted))
   end
   if #promoted > 0 then
-    if retry_at then
+    if retry_first then
       redis.call('ZREM', RETRY, unpack(promoted))
-      retry_at, retry_text = score_at(RETRY, 0)
+      retry_first, retry_first_text = score_at(RETRY, 0)
     end
     forget_failures(promoted)
     if has_permits then
@@ -191,21 +192,22 @@ end
 
 -- 3. Report what comes next.
 local next_due = ''
-local function consider(due)
+local function note_due(due)
   local ms = due and math.floor(tonumber(due))
   if ms and (next_due == '' or ms < tonumber(next_due)) then next_due = whole(ms) end
 end
 -- The first valid time that is not due yet.
-local function look_ahead(stage, score, text, latest)
+local function note_first_due(stage, score, score_text, latest)
   if not score then return end
   if score < now_ms + 1 then
-    consider(redis.call('ZRANGEBYSCORE', stage, after_now, latest == math.huge and '+inf' or whole(latest), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+    local latest_text = latest == math.huge and '+inf' or whole(latest)
+    note_due(redis.call('ZRANGEBYSCORE', stage, after_now, latest_text, 'WITHSCORES', 'LIMIT', 0, 1)[2])
   elseif score <= latest then
-    consider(text)
+    note_due(score_text)
   end
 end
-look_ahead(PENDING, earliest, earliest_text, DUE_MAX)
-look_ahead(RETRY, retry_at, retry_text, math.huge)
+note_first_due(PENDING, pending_first, pending_first_text, DUE_MAX)
+note_first_due(RETRY, retry_first, retry_first_text, math.huge)
 local waited_for = redis.call('HGET', META, 'wake') or ''
 if next_due ~= waited_for then
   if next_due == '' then
@@ -214,4 +216,4 @@ if next_due ~= waited_for then
     redis.call('HSET', META, 'wake', next_due)
   end
 end
-return { moved, skipped, more, next_due, bad, whole(now_us) }
+return { moved, skipped, more, next_due, bad_count, whole(now_us) }

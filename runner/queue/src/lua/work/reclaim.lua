@@ -19,15 +19,15 @@
 -- @include bury
 -- @include tokens
 -- @include types
-local n, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
-local buries = ARGV[2] ~= ''
+local leases_max, crashes_max = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, 1e9)
+local may_bury = ARGV[2] ~= ''
 local delay, info = read_whole(ARGV[3], 0, 1e12), ARGV[4]
 local outage_ago = ARGV[5] or ''
 local outage_until = outage_ago == '' and 0
   or string.find(outage_ago, '^%-?%d+$') and #outage_ago <= 15 and now_us - tonumber(outage_ago) * 1000
 
-if not n then return refuse('reclaim takes 1 to 1000 leases') end
-if buries and not crashes_max or not delay or not info or not outage_until then
+if not leases_max then return refuse('reclaim takes 1 to 1000 leases') end
+if may_bury and not crashes_max or not delay or not info or not outage_until then
   return refuse('reclaim needs the crashes allowed, a delay, an info and a time')
 end
 
@@ -37,20 +37,20 @@ local function next_expiry()
   return whole(math.max(0, math.ceil((tonumber(first[2]) - now_us) / 1000)))
 end
 
-local ids = redis.call('ZRANGEBYSCORE', UNACK, '-inf', whole(now_us), 'LIMIT', 0, n)
+local ids = redis.call('ZRANGEBYSCORE', UNACK, '-inf', whole(now_us), 'LIMIT', 0, leases_max)
 if #ids == 0 then return { next_expiry() } end
 
 crashes_max = read_whole(redis.call('HGET', META, 'max_crashes'), 1, 1e9) or crashes_max
-local newer = redis.call('ZMSCORE', PENDING, unpack(ids))
+local successors = redis.call('ZMSCORE', PENDING, unpack(ids))
 local tokens = redis.call('ZMSCORE', UNACK, unpack(ids))
-local forgotten, finished, deaths = {}, {}, {}
+local to_forget, to_delete, deaths = {}, {}, {}
 local to_retry, to_attempts = {}, {}
-local answer = { '' }
+local reply = { '' }
 local has_due_successor = false
 
 -- The result for a job that has a payload and no successor.
-local function crash(id, token)
-  local attempts = failures_of(id)
+local function count_crash(id, token)
+  local attempts = attempts_of(id)
   local function retry_with(counted)
     if counted ~= attempts then
       to_attempts[#to_attempts + 1] = id
@@ -64,7 +64,7 @@ local function crash(id, token)
   if is_ahead(token) then return retry_with(attempts % SUSPECT + SUSPECT) end
   local options = redis.call('HGET', OPTS, id)
   local allowed = option(options, 'max_crashes', 'number') or crashes_max
-  if not buries or crashes_in(attempts) + 1 < allowed then
+  if not may_bury or crashes_in(attempts) + 1 < allowed then
     return retry_with(attempts % SUSPECT + CRASH)
   end
   if info == '' then return 'discarded' end
@@ -76,19 +76,19 @@ end
 
 for i, id in ipairs(ids) do
   local word
-  if newer[i] then
+  if successors[i] then
     word = 'superseded'
-    if math.floor(tonumber(newer[i])) <= now_ms then has_due_successor = true end
+    if math.floor(tonumber(successors[i])) <= now_ms then has_due_successor = true end
   elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
   else
-    word = crash(id, tokens[i])
+    word = count_crash(id, tokens[i])
   end
   if word ~= 'retry' then
-    forgotten[#forgotten + 1] = id
-    if not newer[i] then finished[#finished + 1] = id end
+    to_forget[#to_forget + 1] = id
+    if not successors[i] then to_delete[#to_delete + 1] = id end
   end
-  answer[2 * i], answer[2 * i + 1] = id, word
+  reply[2 * i], reply[2 * i + 1] = id, word
 end
 
 expect_hashes(JOBS, OPTS, ATTEMPTS, ERRORS)
@@ -97,20 +97,20 @@ expect_permits()
 if #deaths > 0 then expect_dead() end
 redis.call('ZREM', UNACK, unpack(ids))
 bury(deaths)
-forget_failures(forgotten)
-if #finished > 0 then
-  redis.call('HDEL', JOBS, unpack(finished))
-  redis.call('HDEL', OPTS, unpack(finished))
+forget_failures(to_forget)
+if #to_delete > 0 then
+  redis.call('HDEL', JOBS, unpack(to_delete))
+  redis.call('HDEL', OPTS, unpack(to_delete))
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_retry > 0 then redis.call('ZADD', RETRY, unpack(to_retry)) end
 if has_permits then
-  for _, id in ipairs(limits.relaxed and ids or forgotten) do return_permit(id) end
+  for _, id in ipairs(limits.relaxed and ids or to_forget) do return_permit(id) end
 end
 if limits.waiting then redis.call('HDEL', META, 'waiting') end
 if limits.waiting or admitted > 0 or has_due_successor then wake(now_ms) end
 if #to_retry > 0 then wake(now_ms + delay) end
 -- An expired lease call is a new call when it is repeated: it need not be remembered.
 redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us))
-answer[1] = next_expiry()
-return answer
+reply[1] = next_expiry()
+return reply

@@ -1,13 +1,13 @@
--- Ends leases with verdicts. Each is fenced by its token; a stale one answers `lost` and changes nothing.
+-- Ends leases with verdicts. Each is fenced by its token; a stale one replies `lost` and changes nothing.
 -- The whole batch is read and checked before the first write, which removes: that is allowed when Redis is
 -- out of memory, so a full Redis still drains.
 --
 -- KEYS  jobs opts pending ready unack retry attempts errors meta dead dead:jobs dead:opts dead:info holders blocked blocked:at turns turns:of unique outbox done done:jobs done:info done:result
 -- ARGV  for each job id, token, verdict, and then what it takes; but acks under one token that follow each
---       other, which is what most verdicts are, stand together: how many, token, ack, their ids
+--       other, which is what most verdicts are, form a group: how many, token, ack, their ids
 --         finish   an ack that leaves something: ms its id is held, info to keep it in done or '',
 --                  its result or '', its follow-ups or ''
---         release  delay in ms (0: to ready at its old place), due in ms as lease gave it
+--         release  delay in ms (0: to ready under its old due time), due in ms as lease gave it
 --         nack     delay in ms, attempts in all (1 to 999999), info
 --         snooze   delay in ms, snoozes in all; when they are spent as nack: delay, attempts, info
 --         drop     info
@@ -25,22 +25,22 @@
 -- @include types
 
 -- 1. Parse: check every verdict before anything is written.
-local EXTRAS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
+local EXTRA_ARGS = { finish = 4, release = 2, nack = 3, snooze = 5, drop = 1 }
 local DELAY_MAX = 1e12
 
 local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
 
--- The fault of the verdict at an argument, or nil; and how many arguments it has after id, token and
+-- What is wrong with the verdict at an argument, or nil; and how many arguments it has after id, token and
 -- verdict.
-local function fault(at)
+local function problem_at(at)
   local verdict = ARGV[at + 2] or ''
-  local extras = EXTRAS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, BATCH_MAX)
-  if not extras and verdict == 'ack' then return 'it acks not 1 to 1000 jobs' end
-  if not extras then return 'no verdict ' .. verdict end
+  local extra_args = EXTRA_ARGS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, BATCH_MAX)
+  if not extra_args and verdict == 'ack' then return 'it acks not 1 to 1000 jobs' end
+  if not extra_args then return 'no verdict ' .. verdict end
   if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
-  if at + 2 + extras > #ARGV then return 'it is cut short' end
-  if verdict == 'ack' then return nil, extras end
-  if extras > 1 and not delay_at(at + 3) then
+  if at + 2 + extra_args > #ARGV then return 'it is cut short' end
+  if verdict == 'ack' then return nil, extra_args end
+  if extra_args > 1 and not delay_at(at + 3) then
     return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
   end
   if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+%.?%d*$') then
@@ -53,36 +53,40 @@ local function fault(at)
   if verdict == 'snooze' and not read_whole(ARGV[at + 4], 0, SNOOZES_MAX) then
     return 'its snoozes in all are not 0 to 1000000'
   end
-  return nil, extras
+  return nil, extra_args
 end
 
--- The verdicts in order: groups of acks, and single verdicts by their number.
-local entries, ids, starts = {}, {}, {}
-local at, count = 1, 0
+-- The verdicts in order: a group of acks is a table, a single verdict is its number among the single ones.
+-- Of these, the id and the first argument.
+local verdicts, single_ids, single_at = {}, {}, {}
+local at, job_count = 1, 0
 while at <= #ARGV do
-  local wrong, extras = fault(at)
-  if wrong then return refuse('settle entry ' .. #entries + 1 .. ': ' .. wrong) end
+  local problem, extra_args = problem_at(at)
+  if problem then return refuse('settle verdict ' .. #verdicts + 1 .. ': ' .. problem) end
   if ARGV[at + 2] == 'ack' then
-    entries[#entries + 1] = { token = ARGV[at + 1], first = at + 3, last = at + 2 + extras }
-    count = count + extras
+    verdicts[#verdicts + 1] = { token = ARGV[at + 1], first = at + 3, last = at + 2 + extra_args }
+    job_count = job_count + extra_args
   else
-    ids[#ids + 1], starts[#starts + 1] = ARGV[at], at
-    entries[#entries + 1] = #ids
-    count = count + 1
+    single_ids[#single_ids + 1], single_at[#single_at + 1] = ARGV[at], at
+    verdicts[#verdicts + 1] = #single_ids
+    job_count = job_count + 1
   end
-  at = at + 3 + extras
+  at = at + 3 + extra_args
 end
-if count < 1 or count > BATCH_MAX then return refuse('settle takes 1 to 1000 jobs') end
+if job_count < 1 or job_count > BATCH_MAX then return refuse('settle takes 1 to 1000 jobs') end
 
 -- 2. Decide: read what the verdicts need, and collect the writes.
-local tokens = #ids > 0 and redis.call('ZMSCORE', UNACK, unpack(ids))
-local newer = #ids > 0 and redis.call('ZMSCORE', PENDING, unpack(ids))
+local single_tokens = #single_ids > 0 and redis.call('ZMSCORE', UNACK, unpack(single_ids))
+-- The due time of the successor of each, if it has one.
+local single_successors = #single_ids > 0 and redis.call('ZMSCORE', PENDING, unpack(single_ids))
 
-local letters, seen = {}, {}
+local letters, settled_ids = {}, {}
 local LETTERS = {
   done = 'd', superseded = 's', cancelled = 'c', released = 'r', retry = 't', snoozed = 'z', dead = 'x',
 }
-local ended, forgotten, finished, deaths, leaving = {}, {}, {}, {}, {}
+-- Ids: whose lease ends, whose attempts and errors are removed, whose payload and options are removed, and
+-- whose permit is returned. And the jobs that die.
+local ended_ids, to_forget, to_delete, to_return_permit, deaths = {}, {}, {}, {}, {}
 local to_ready, to_retry, to_attempts, to_errors = {}, {}, {}, {}
 local to_unique, to_outbox = {}, {}
 local to_done, to_done_jobs, to_done_info, to_done_result, without_payload, without_result =
@@ -94,7 +98,7 @@ local function add(list, first, second)
 end
 
 -- Keeps what an ack leaves.
-local function finish(i, id, at)
+local function keep_finished(i, id, at)
   local hold_ms, info, result, follow_ups = tonumber(ARGV[at + 3]), ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
   if hold_ms > 0 then add(to_unique, whole(now_ms + hold_ms), id) end
   if follow_ups ~= '' then
@@ -104,34 +108,34 @@ local function finish(i, id, at)
   add(to_done, whole(now_ms), id)
   add(to_done_info, id, info)
   -- The payload under a successor's id is the successor's.
-  local payload = not newer[i] and redis.call('HGET', JOBS, id)
+  local payload = not single_successors[i] and redis.call('HGET', JOBS, id)
   if payload then add(to_done_jobs, id, payload) else without_payload[#without_payload + 1] = id end
   if result ~= '' then add(to_done_result, id, result) else without_result[#without_result + 1] = id end
 end
 
 -- The earliest time at which a job can run that could not while it was leased: sleeping runners do not know
 -- of it. A due successor is one of them.
-local earliest
-local function falls_due(due)
-  if not earliest or due < earliest then earliest = due end
+local wake_at
+local function wake_by(due)
+  if not wake_at or due < wake_at then wake_at = due end
 end
-local function succeeds(due)
-  if due and math.floor(tonumber(due)) <= now_ms then falls_due(now_ms) end
+local function wake_for(successor_due)
+  if successor_due and math.floor(tonumber(successor_due)) <= now_ms then wake_by(now_ms) end
 end
 
 local function retry_in(id, delay)
   add(to_retry, whole(now_ms + delay), id)
-  falls_due(now_ms + delay)
-  if limits.relaxed then leaving[#leaving + 1] = id end
+  wake_by(now_ms + delay)
+  if limits.relaxed then to_return_permit[#to_return_permit + 1] = id end
 end
 
 -- A failed attempt; its delay, attempts and info begin at an argument.
 local function fail(id, verdict, at)
   -- A job with a verdict has not killed its runner: it is no longer a suspect.
-  local failures = failures_of(id) % SUSPECT
-  local dies = verdict == 'drop' or failures % CRASH + 1 >= tonumber(ARGV[at + 1])
+  local attempts = attempts_of(id) % SUSPECT
+  local dies = verdict == 'drop' or attempts % CRASH + 1 >= tonumber(ARGV[at + 1])
   if not dies then
-    add(to_attempts, id, whole(failures + 1))
+    add(to_attempts, id, whole(attempts + 1))
     add(to_errors, id, ARGV[at + 2])
     retry_in(id, tonumber(ARGV[at]))
     return 'retry'
@@ -152,15 +156,15 @@ local function put_back(id, at)
     if delay > 0 then
       retry_in(id, delay)
     else
-      falls_due(now_ms)
+      wake_by(now_ms)
       add(to_ready, ready_score(tonumber(ARGV[at + 4]), redis.call('HGET', OPTS, id)), id)
     end
     return 'released'
   end
   if verdict ~= 'snooze' then return fail(id, verdict, at + 3) end
-  local failures = failures_of(id) % SUSPECT
-  if snoozes_in(failures) >= tonumber(ARGV[at + 4]) then return fail(id, 'nack', at + 5) end
-  add(to_attempts, id, whole(failures + SNOOZE))
+  local attempts = attempts_of(id) % SUSPECT
+  if snoozes_in(attempts) >= tonumber(ARGV[at + 4]) then return fail(id, 'nack', at + 5) end
+  add(to_attempts, id, whole(attempts + SNOOZE))
   retry_in(id, delay)
   return 'snoozed'
 end
@@ -168,35 +172,36 @@ end
 -- The ids of a group of acks that are leased under its token. Unless the token holds many other ids,
 -- reading the ids of the token is half the work of reading the token of each id.
 local FEW = 4
-local function held_under(ack)
-  local held = {}
-  local asked = ack.last - ack.first + 1
+local function leased_under(acks)
+  local leased = {}
+  local size, token = acks.last - acks.first + 1, acks.token
   -- Only if the token reads back as the same digits.
-  local is_score = asked > FEW and #ack.token <= 16 and whole(tonumber(ack.token)) == ack.token
-  if is_score and redis.call('ZCOUNT', UNACK, ack.token, ack.token) <= 2 * asked then
-    for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, ack.token, ack.token)) do held[id] = true end
-    return held
+  local is_score = size > FEW and #token <= 16 and whole(tonumber(token)) == token
+  if is_score and redis.call('ZCOUNT', UNACK, token, token) <= 2 * size then
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, token, token)) do leased[id] = true end
+    return leased
   end
-  for i, score in ipairs(redis.call('ZMSCORE', UNACK, unpack(ARGV, ack.first, ack.last))) do
-    if score == ack.token then held[ARGV[ack.first + i - 1]] = true end
+  for i, score in ipairs(redis.call('ZMSCORE', UNACK, unpack(ARGV, acks.first, acks.last))) do
+    if score == token then leased[ARGV[acks.first + i - 1]] = true end
   end
-  return held
+  return leased
 end
 
-local function settle_acks(ack)
-  local held = held_under(ack)
-  local are_few = ack.last - ack.first < FEW
-  local successors = (are_few or redis.call('EXISTS', PENDING) == 1) and redis.call('ZMSCORE', PENDING, unpack(ARGV, ack.first, ack.last))
-  for at = ack.first, ack.last do
+local function settle_acks(acks)
+  local leased = leased_under(acks)
+  local are_few = acks.last - acks.first < FEW
+  local successors = (are_few or redis.call('EXISTS', PENDING) == 1)
+    and redis.call('ZMSCORE', PENDING, unpack(ARGV, acks.first, acks.last))
+  for at = acks.first, acks.last do
     local id = ARGV[at]
-    if held[id] and not seen[id] then
-      seen[id] = true
+    if leased[id] and not settled_ids[id] then
+      settled_ids[id] = true
       letters[#letters + 1] = 'd'
-      ended[#ended + 1] = id
-      forgotten[#forgotten + 1] = id
-      if has_permits then leaving[#leaving + 1] = id end
-      local successor = successors and successors[at - ack.first + 1]
-      if successor then succeeds(successor) else finished[#finished + 1] = id end
+      ended_ids[#ended_ids + 1] = id
+      to_forget[#to_forget + 1] = id
+      if has_permits then to_return_permit[#to_return_permit + 1] = id end
+      local successor = successors and successors[at - acks.first + 1]
+      if successor then wake_for(successor) else to_delete[#to_delete + 1] = id end
     else
       letters[#letters + 1] = 'l'
     end
@@ -205,42 +210,42 @@ end
 
 -- A single verdict.
 local function settle_one(i)
-  local id, at = ids[i], starts[i]
+  local id, at, successor = single_ids[i], single_at[i], single_successors[i]
   local verdict, word = ARGV[at + 2], nil
-  if seen[id] or tokens[i] ~= ARGV[at + 1] then
+  if settled_ids[id] or single_tokens[i] ~= ARGV[at + 1] then
     letters[#letters + 1] = 'l'
     return
   end
   if verdict == 'finish' then
     word = 'done'
-    finish(i, id, at)
-  elseif newer[i] then
+    keep_finished(i, id, at)
+  elseif successor then
     word = 'superseded'
   elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
   else
     word = put_back(id, at)
   end
-  seen[id] = true
+  settled_ids[id] = true
   letters[#letters + 1] = LETTERS[word]
-  ended[#ended + 1] = id
+  ended_ids[#ended_ids + 1] = id
   if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
-    forgotten[#forgotten + 1] = id
-    if has_permits then leaving[#leaving + 1] = id end
-    succeeds(newer[i])
+    to_forget[#to_forget + 1] = id
+    if has_permits then to_return_permit[#to_return_permit + 1] = id end
+    wake_for(successor)
     -- Payload and options of a superseded job are its successor's.
-    if not newer[i] then finished[#finished + 1] = id end
+    if not successor then to_delete[#to_delete + 1] = id end
   end
 end
 
-for _, entry in ipairs(entries) do
-  if type(entry) == 'table' then settle_acks(entry) else settle_one(entry) end
+for _, verdict in ipairs(verdicts) do
+  if type(verdict) == 'table' then settle_acks(verdict) else settle_one(verdict) end
 end
-if #ended == 0 then return table.concat(letters) end
+if #ended_ids == 0 then return table.concat(letters) end
 
 -- 3. Write.
 local has_options = false
-if #finished > 0 then
+if #to_delete > 0 then
   expect_hashes(JOBS)
   has_options = redis.call('HLEN', OPTS) > 0
 end
@@ -254,13 +259,13 @@ if #to_done > 0 then
   expect_hashes(DONE_JOBS, DONE_INFO, DONE_RESULT)
   expect_zsets(DONE)
 end
-if #leaving > 0 then expect_permits() end
-redis.call('ZREM', UNACK, unpack(ended))
+if #to_return_permit > 0 then expect_permits() end
+redis.call('ZREM', UNACK, unpack(ended_ids))
 bury(deaths)
-forget_failures(forgotten)
-if #finished > 0 then
-  redis.call('HDEL', JOBS, unpack(finished))
-  if has_options then redis.call('HDEL', OPTS, unpack(finished)) end
+forget_failures(to_forget)
+if #to_delete > 0 then
+  redis.call('HDEL', JOBS, unpack(to_delete))
+  if has_options then redis.call('HDEL', OPTS, unpack(to_delete)) end
 end
 if #to_attempts > 0 then redis.call('HSET', ATTEMPTS, unpack(to_attempts)) end
 if #to_errors > 0 then redis.call('HSET', ERRORS, unpack(to_errors)) end
@@ -279,11 +284,11 @@ if #to_done > 0 then
   keep_newest(DONE, { DONE_JOBS, DONE_INFO, DONE_RESULT }, #to_done / 2)
 end
 if has_permits then
-  for _, id in ipairs(leaving) do return_permit(id) end
+  for _, id in ipairs(to_return_permit) do return_permit(id) end
 end
 if limits.waiting then redis.call('HDEL', META, 'waiting') end
-if limits.waiting or admitted > 0 then falls_due(now_ms) end
-if earliest then wake(earliest) end
+if limits.waiting or admitted > 0 then wake_by(now_ms) end
+if wake_at then wake(wake_at) end
 -- The topic is empty: no lease call can be repeated for a lost reply, and a late repetition finds nothing
 -- to lease.
 if redis.call('EXISTS', UNACK, READY, RETRY, PENDING) == 0 then redis.call('DEL', HOLDERS) end

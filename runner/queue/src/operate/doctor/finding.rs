@@ -58,13 +58,13 @@ pub enum FindingKind {
     /// Attempts or an error of a job that has not begun: they are removed.
     StrayAttempts,
     /// A permit of a key that no job holds: the next job gets it.
-    StrayTurn,
+    StrayPermit,
     /// The permits of a key are counted wrong: they are counted again.
-    WrongTurns,
+    WrongPermits,
     /// `blocked` and its index differ, or a member is invalid: they are made to agree.
-    LineMismatch,
+    QueueMismatch,
     /// A job waits in a queue of a key that nothing advances: it is admitted.
-    StuckLine,
+    StuckQueue,
     /// The parts of a dead job do not match.
     DeadParts,
     /// The parts of a done job do not match.
@@ -95,10 +95,10 @@ impl FindingKind {
         Self::StrayOptions,
         Self::BadOptions,
         Self::StrayAttempts,
-        Self::StrayTurn,
-        Self::WrongTurns,
-        Self::LineMismatch,
-        Self::StuckLine,
+        Self::StrayPermit,
+        Self::WrongPermits,
+        Self::QueueMismatch,
+        Self::StuckQueue,
         Self::DeadParts,
         Self::DoneParts,
         Self::BadOutbox,
@@ -121,10 +121,10 @@ impl FindingKind {
             Self::StrayOptions => "stray_options",
             Self::BadOptions => "bad_options",
             Self::StrayAttempts => "stray_attempts",
-            Self::StrayTurn => "stray_turn",
-            Self::WrongTurns => "wrong_turns",
-            Self::LineMismatch => "line_mismatch",
-            Self::StuckLine => "stuck_line",
+            Self::StrayPermit => "stray_permit",
+            Self::WrongPermits => "wrong_permits",
+            Self::QueueMismatch => "queue_mismatch",
+            Self::StuckQueue => "stuck_queue",
             Self::DeadParts => "dead_parts",
             Self::DoneParts => "done_parts",
             Self::BadOutbox => "bad_outbox",

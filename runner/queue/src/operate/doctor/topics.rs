@@ -24,7 +24,7 @@ impl Queue {
     /// Redis.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn examine_topics(
         &self,
         repair: bool,

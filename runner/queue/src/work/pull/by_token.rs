@@ -1,4 +1,4 @@
-//! Settles and extends a lease by its id and token as text. A stale token answers `lost` and changes
+//! Settles and extends a lease by its id and token as text. A stale token replies `lost` and changes
 //! nothing.
 
 use std::str::FromStr;
@@ -56,7 +56,7 @@ impl Queue {
     /// A leased job; none if it is not leased. O(log n).
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused.
+    /// [`QueueError`] if Redis did not reply or refused.
     pub async fn leased_job(
         &self,
         topic: &TopicName,
@@ -84,10 +84,10 @@ impl Queue {
             ask.arg(keys.key(name)).arg(id.as_bytes());
             ask
         });
-        let answers = script::run_safe(&self.connection, asked.into()).await?;
-        let answers = answers.into_iter().collect::<Result<Vec<Value>, _>>()?;
-        let Ok([token, options, attempts]) = <[Value; 3]>::try_from(answers) else {
-            return Err(QueueError::Answer("a lease is cut short".to_owned()));
+        let replies = script::run_safe(&self.connection, asked.into()).await?;
+        let replies = replies.into_iter().collect::<Result<Vec<Value>, _>>()?;
+        let Ok([token, options, attempts]) = <[Value; 3]>::try_from(replies) else {
+            return Err(QueueError::BadReply("a lease is cut short".to_owned()));
         };
         if token == Value::Nil {
             return Ok(None);
@@ -111,8 +111,8 @@ impl Queue {
     /// key, else the current time: Redis does not store the due time of a leased job.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused. Without an answer the verdict may have been
-    /// carried out: repeating the call then answers [`Settled::Lost`].
+    /// [`QueueError`] if Redis did not reply or refused. Without a reply the verdict may have been
+    /// carried out: repeating the call then replies [`Settled::Lost`].
     pub async fn settle_one(
         &self,
         topic: &TopicName,
@@ -154,8 +154,9 @@ impl Queue {
             crashes: 0,
             snoozes: 0,
         };
-        let settle = &[lease.settle(verdict)];
-        let reply = self.turn(shard, &Turn { settle, ..Turn::default() }).await?;
+        let settlement = lease.settle(verdict);
+        let turn = Turn { settle: vec![&settlement], ..Turn::default() };
+        let reply = self.turn(shard, &turn).await?;
         let word = reply.settled.and_then(|words| words.first().copied());
         word.ok_or_else(|| reply.error.unwrap_or_else(cut_short))
     }
@@ -164,7 +165,7 @@ impl Queue {
     /// Returns the new token, or none if the lease is lost. Safe to repeat.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis gave no answer or refused, or the name is invalid.
+    /// [`QueueError`] if Redis did not reply or refused, or the name is invalid.
     pub async fn extend_one(
         &self,
         topic: &TopicName,
@@ -175,13 +176,13 @@ impl Queue {
     ) -> Result<Option<Token>, QueueError> {
         check_consumer(consumer)
             .map_err(|error: PullOptionsError| QueueError::BadCall(error.to_string()))?;
-        let extend = &[Extension { id: id.clone(), token: token.clone(), by }];
-        let turn = Turn { holder: consumer, extend, ..Turn::default() };
+        let extension = Extension { id: id.clone(), token: token.clone(), by };
+        let turn = Turn { holder: consumer, extend: vec![&extension], ..Turn::default() };
         let mut tried = Vec::new();
         while let Some(shard) = self.next_shard_of_lease(topic, id, Some(token), &tried).await? {
             let reply = self.turn(&shard, &turn).await?;
-            let answer = reply.extended.and_then(|tokens| tokens.into_iter().next());
-            match answer.ok_or_else(|| reply.error.unwrap_or_else(cut_short))? {
+            let extended = reply.extended.and_then(|tokens| tokens.into_iter().next());
+            match extended.ok_or_else(|| reply.error.unwrap_or_else(cut_short))? {
                 None => tried.push(shard),
                 extended => return Ok(extended),
             }
@@ -191,7 +192,7 @@ impl Queue {
 
     /// A shard that may hold this lease and was not tried: the one with this token, else one in which the id
     /// is leased. The number of shards may have changed since it was cached, so it is read again before the
-    /// answer is none. Where there is one shard only, the verb itself finds out.
+    /// result is none. Where there is one shard only, the verb itself finds out.
     async fn next_shard_of_lease(
         &self,
         topic: &TopicName,
@@ -226,14 +227,14 @@ impl Queue {
             ask.arg(self.keys.of(shard).key("unack")).arg(id.as_bytes());
             ask
         };
-        let answers = script::run_safe(&self.connection, shards.iter().map(ask).collect()).await?;
+        let replies = script::run_safe(&self.connection, shards.iter().map(ask).collect()).await?;
         let mut found = None;
-        for (shard, answer) in shards.into_iter().zip(answers) {
-            let answer = answer?;
-            if answer == Value::Nil {
+        for (shard, reply) in shards.into_iter().zip(replies) {
+            let reply = reply?;
+            if reply == Value::Nil {
                 continue;
             }
-            if token.is_some_and(|token| text(&answer).ok() == token_text(token)) {
+            if token.is_some_and(|token| text(&reply).ok() == token_text(token)) {
                 return Ok(Some(shard));
             }
             found = Some(shard);
@@ -261,7 +262,7 @@ fn token_text(token: &Token) -> Option<&str> {
 }
 
 fn cut_short() -> QueueError {
-    QueueError::Answer("an answer is missing".to_owned())
+    QueueError::BadReply("a reply is missing".to_owned())
 }
 
 #[cfg(test)]

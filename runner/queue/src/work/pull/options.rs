@@ -37,7 +37,7 @@ pub struct PullOptions {
     /// Crashes after which a job is buried; the job's own option goes first, then
     /// [`Limits::max_crashes`](crate::Limits::max_crashes) of the topic.
     pub max_crashes: NonZero<u32>,
-    /// What a job keeps that crashed too often, as JSON ([`DeadInfo`](crate::DeadInfo)); none deletes
+    /// What a job keeps that crashed too often, as JSON ([`LastAttempt`](crate::LastAttempt)); none deletes
     /// it.
     pub crashed_info: Option<String>,
     /// What a job keeps that was not started within its ttl, as JSON; none deletes it.

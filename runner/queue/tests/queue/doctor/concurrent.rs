@@ -80,8 +80,8 @@ async fn live(queue: &Queue, topic: &TopicName, steps: &AtomicU32, over: &Atomic
                     4 => continue,
                     _ => Verdict::Ack,
                 };
-                let settle = &[lease.settle(verdict)];
-                queue.turn(&shard, &Turn { settle, ..Turn::default() }).await.unwrap();
+                let one = lease.settle(verdict);
+                queue.turn(&shard, &Turn { settle: vec![&one], ..Turn::default() }).await.unwrap();
             }
         }
     }

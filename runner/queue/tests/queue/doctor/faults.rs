@@ -78,32 +78,32 @@ const FAULTS: &[Fault] = &[
     fault("an error of nothing", &[("HSET", "errors", &["x", "{}"])], &[(Kind::StrayAttempts, "x")]),
 
     fault("a turn of nothing", &[("HSET", "turns:of", &["x", "1763740800000 z"])],
-        &[(Kind::StrayTurn, "x"), (Kind::WrongTurns, "z")])
-        .repaired(&[(Kind::StrayTurn, "x")]),
-    fault("an invalid permit", &[("HSET", "turns:of", &["x", "soon"])], &[(Kind::StrayTurn, "x")]),
-    fault("permits that no job holds", &[("HSET", "turns", &["z", "1"])], &[(Kind::WrongTurns, "z")]),
-    fault("too many turns", &[("HSET", "turns", &["a", "7"])], &[(Kind::WrongTurns, "a")]),
-    fault("turns that are no number", &[("HSET", "turns", &["c", "x"])], &[(Kind::WrongTurns, "c")]),
-    fault("permits that are not counted", &[("HDEL", "turns", &["c"])], &[(Kind::WrongTurns, "c")]),
+        &[(Kind::StrayPermit, "x"), (Kind::WrongPermits, "z")])
+        .repaired(&[(Kind::StrayPermit, "x")]),
+    fault("an invalid permit", &[("HSET", "turns:of", &["x", "soon"])], &[(Kind::StrayPermit, "x")]),
+    fault("permits that no job holds", &[("HSET", "turns", &["z", "1"])], &[(Kind::WrongPermits, "z")]),
+    fault("too many permits", &[("HSET", "turns", &["a", "7"])], &[(Kind::WrongPermits, "a")]),
+    fault("permits that are no number", &[("HSET", "turns", &["c", "x"])], &[(Kind::WrongPermits, "c")]),
+    fault("permits that are not counted", &[("HDEL", "turns", &["c"])], &[(Kind::WrongPermits, "c")]),
     fault("a queue that nothing advances",
         &[("ZREM", "ready", &["first"]), ("HDEL", "jobs", &["first"]), ("HDEL", "opts", &["first"]),
           ("DEL", "turns", &[]), ("DEL", "turns:of", &[])],
-        &[(Kind::StuckLine, "second"), (Kind::StuckLine, "third")])
-        .repaired(&[(Kind::StuckLine, "second")]),
+        &[(Kind::StuckQueue, "second"), (Kind::StuckQueue, "third")])
+        .repaired(&[(Kind::StuckQueue, "second")]),
     fault("a queue behind permits that no job holds",
         &[("ZREM", "ready", &["first"]), ("HDEL", "jobs", &["first"]), ("HDEL", "opts", &["first"]),
           ("HDEL", "turns:of", &["first"])],
-        &[(Kind::WrongTurns, "a")]),
+        &[(Kind::WrongPermits, "a")]),
 
     fault("a member of no job", &[("ZADD", "blocked", &["0", MEMBER])],
-        &[(Kind::LineMismatch, "ghost"), (Kind::NoPayload, "ghost")]),
-    fault("no member at all", &[("ZADD", "blocked", &["0", "a"])], &[(Kind::LineMismatch, "a")]),
+        &[(Kind::QueueMismatch, "ghost"), (Kind::NoPayload, "ghost")]),
+    fault("no member at all", &[("ZADD", "blocked", &["0", "a"])], &[(Kind::QueueMismatch, "a")]),
     fault("not in the index", &[("HDEL", "blocked:at", &["second"])],
-        &[(Kind::LineMismatch, "second"), (Kind::Orphan, "second")])
-        .repaired(&[(Kind::LineMismatch, "second")]),
-    fault("in the index alone", &[("HSET", "blocked:at", &["x", MEMBER])], &[(Kind::LineMismatch, "x")]),
+        &[(Kind::QueueMismatch, "second"), (Kind::Orphan, "second")])
+        .repaired(&[(Kind::QueueMismatch, "second")]),
+    fault("in the index alone", &[("HSET", "blocked:at", &["x", MEMBER])], &[(Kind::QueueMismatch, "x")]),
     fault("not in line any more", &[("DEL", "blocked", &[])],
-        &[(Kind::LineMismatch, "second"), (Kind::LineMismatch, "third")]),
+        &[(Kind::QueueMismatch, "second"), (Kind::QueueMismatch, "third")]),
 
     fault("dead without a payload", &[("HDEL", "dead:jobs", &["dead"])], &[(Kind::DeadParts, "dead")]),
     fault("dead without a cause", &[("HDEL", "dead:info", &["dead"])], &[(Kind::DeadParts, "dead")]),

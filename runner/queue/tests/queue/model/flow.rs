@@ -125,7 +125,7 @@ impl Model {
             marks.retain(|_, until| *until > now);
             (before - marks.len()) as u64
         };
-        Reply::PrunedMarks(forget(&mut self.state.unique), forget(&mut self.state.inbox))
+        Reply::PrunedRecords(forget(&mut self.state.unique), forget(&mut self.state.inbox))
     }
 
     /// Pushes follow-ups of another topic's acks, unless they were read too long ago.

@@ -114,7 +114,7 @@ impl Model {
             if self.state.pending.contains_key(&id) {
                 self.forget_failures(&id);
                 superseded.push(id);
-                granted.withdrawn += 1;
+                granted.removed += 1;
             } else if self.is_expired(&id, due) {
                 self.expire(&id, call.expired_info.as_deref().unwrap_or_default());
                 granted.expired += 1;

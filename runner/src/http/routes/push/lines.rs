@@ -198,7 +198,7 @@ impl Stream {
         let manifest = self.server.manifest();
         let topic = settings(&manifest, &self.name)?;
         let queue = self.server.queue_of(&self.name, topic).await?;
-        let (mut results, mut places, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut results, mut indices, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
         let dues = batch.iter().flat_map(|line| &line.job).map(|job| job.due);
         let check = DueCheck::of(queue, dues).await?;
         for JobLine { number, job } in batch {
@@ -208,7 +208,7 @@ impl Stream {
             });
             let (result, error) = match job {
                 Ok(job) => {
-                    places.push(results.len());
+                    indices.push(results.len());
                     jobs.push(job);
                     ("", None)
                 }
@@ -218,7 +218,7 @@ impl Stream {
         }
         let PushSettings { if_exists, came, .. } = &self.settings_of_push;
         let answers = self.server.push(queue, &self.name, jobs, *if_exists, came).await?;
-        for (at, (id, pushed)) in places.into_iter().zip(answers) {
+        for (at, (id, pushed)) in indices.into_iter().zip(answers) {
             let (result, why) = word_of(pushed, self.settings_of_push.if_exists);
             let outcome = &mut results[at];
             (outcome.id, outcome.result) = (Some(id.to_string()), result);

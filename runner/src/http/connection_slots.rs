@@ -12,29 +12,29 @@ pub(super) const CONNECTIONS_MAX: u32 = 1_024;
 /// The part of an IPv6 address that one peer cannot choose freely.
 const NETWORK_OF_PEER: u128 = !(u64::MAX as u128);
 
-/// The places of an address.
-pub(super) struct Places {
+/// How many more connections an address accepts.
+pub(super) struct ConnectionSlots {
     free: Arc<Semaphore>,
     by_peer: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// The place of one connection. Dropping it frees the place.
-pub(super) struct Place {
+/// One connection. Dropping it frees the slot.
+pub(super) struct ConnectionSlot {
     peer: IpAddr,
     by_peer: Arc<Mutex<HashMap<IpAddr, usize>>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Default for Places {
+impl Default for ConnectionSlots {
     fn default() -> Self {
         let free = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
         Self { free, by_peer: Arc::default() }
     }
 }
 
-impl Places {
-    /// A place for a connection of this peer; `None` if there is none, or if the peer has `peer_max`.
-    pub(super) fn take(&self, peer: IpAddr, peer_max: usize) -> Option<Place> {
+impl ConnectionSlots {
+    /// A slot for a connection of this peer; `None` if there is none, or if the peer has `peer_max`.
+    pub(super) fn take(&self, peer: IpAddr, peer_max: usize) -> Option<ConnectionSlot> {
         let peer = network_of(peer);
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
         let mut by_peer = self.by_peer.lock();
@@ -43,17 +43,17 @@ impl Places {
             return None;
         }
         *count += 1;
-        Some(Place { peer, by_peer: Arc::clone(&self.by_peer), _permit: permit })
+        Some(ConnectionSlot { peer, by_peer: Arc::clone(&self.by_peer), _permit: permit })
     }
 
-    /// Waits until no connection has a place.
+    /// Waits until no connection has a slot.
     pub(super) async fn all_free(&self) {
         // The semaphore is never closed.
         drop(self.free.acquire_many(CONNECTIONS_MAX).await);
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut by_peer = self.by_peer.lock();
         if let Some(count) = by_peer.get_mut(&self.peer) {
@@ -82,19 +82,19 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_and_all_peers_have_a_number_of_places() {
-        let places = Places::default();
-        let first: Vec<_> = (0..8).map_while(|_| places.take(ip("10.0.0.1"), 3)).collect();
+    fn a_peer_and_all_peers_have_a_number_of_slots() {
+        let slots = ConnectionSlots::default();
+        let first: Vec<_> = (0..8).map_while(|_| slots.take(ip("10.0.0.1"), 3)).collect();
         assert_eq!(first.len(), 3);
-        assert!(places.take(ip("::ffff:10.0.0.1"), 3).is_none());
+        assert!(slots.take(ip("::ffff:10.0.0.1"), 3).is_none());
         let rest: Vec<_> = (0_u32..2_000)
-            .map_while(|n| places.take(Ipv6Addr::from(u128::from(n) << 64).into(), 3))
+            .map_while(|n| slots.take(Ipv6Addr::from(u128::from(n) << 64).into(), 3))
             .collect();
         assert_eq!(rest.len(), CONNECTIONS_MAX as usize - 3);
-        assert!(places.take(ip("10.0.0.2"), 3).is_none());
+        assert!(slots.take(ip("10.0.0.2"), 3).is_none());
         drop((first, rest));
-        assert!(places.by_peer.lock().is_empty());
-        assert_eq!(places.free.available_permits(), CONNECTIONS_MAX as usize);
+        assert!(slots.by_peer.lock().is_empty());
+        assert_eq!(slots.free.available_permits(), CONNECTIONS_MAX as usize);
     }
 
     #[test]

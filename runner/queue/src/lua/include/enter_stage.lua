@@ -1,4 +1,4 @@
--- Puts jobs that are in no state where their due times say.
+-- Puts jobs that are in no stage into the one that their due time and their key say.
 -- @include now
 -- @include wake
 -- @include permits
@@ -10,9 +10,9 @@ local function pending_score(due, id)
   return due < DUE_MAX - 2 * BATCH_MAX and score_in(PENDING, due, id) or whole(due)
 end
 
--- Puts a job into its state, and wakes sleeping runners. The caller writes payload and options. Returns the
--- state.
-local function place(id, due, options)
+-- Puts a job into its stage, and wakes sleeping runners. The caller writes payload and options. Returns the
+-- stage.
+local function enter_stage(id, due, options)
   if due > now_ms then
     redis.call('ZADD', PENDING, pending_score(due, id), id)
     wake(due)

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// What is known of the last attempt of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct DeadInfo<'a> {
+pub struct LastAttempt<'a> {
     /// The class of its failure; `None` if it did not fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<FailureClass>,
@@ -30,7 +30,7 @@ pub struct DeadInfo<'a> {
     pub log: &'a [String],
 }
 
-impl DeadInfo<'_> {
+impl LastAttempt<'_> {
     /// What a job keeps that died without an attempt of its own, such as by the deaths of its runners.
     pub fn without_attempt(class: FailureClass) -> Self {
         let reason = match class {
@@ -67,8 +67,9 @@ mod tests {
 
     #[test]
     fn only_known_fields_are_written() {
-        assert_eq!(DeadInfo::default().to_json(), "{}");
-        let info = DeadInfo { attempt: Some(2), ..DeadInfo::without_attempt(FailureClass::Trap) };
+        assert_eq!(LastAttempt::default().to_json(), "{}");
+        let info =
+            LastAttempt { attempt: Some(2), ..LastAttempt::without_attempt(FailureClass::Trap) };
         assert_eq!(info.to_json(), r#"{"class":"trap","attempt":2}"#);
     }
 }
