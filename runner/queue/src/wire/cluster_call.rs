@@ -4,6 +4,7 @@ use redis::{Cmd, Pipeline, ServerErrorKind, Value};
 
 use crate::error::QueueError;
 use crate::wire::address::Place;
+use crate::wire::node_addresses::NodeAddresses;
 use crate::wire::server_connection::{Answers, Repeat, Unanswered};
 use crate::wire::slots::place_of;
 
@@ -12,7 +13,10 @@ pub(super) struct Call<'c> {
     pub(super) all: Vec<&'c Cmd>,
     pub(super) values: Vec<Option<Value>>,
     repeat: Repeat,
+    addresses: &'c NodeAddresses,
     pub(super) is_repeated: bool,
+    /// What the writes lack of the copies that were waited for.
+    pub(super) missing: Option<String>,
 }
 
 /// The work that remains after the answers of the servers.
@@ -29,9 +33,14 @@ pub(super) struct Left {
 }
 
 impl<'c> Call<'c> {
-    pub(super) fn new(commands: &'c Pipeline, repeat: Repeat) -> Self {
+    pub(super) fn new(
+        commands: &'c Pipeline,
+        repeat: Repeat,
+        addresses: &'c NodeAddresses,
+    ) -> Self {
         let all: Vec<&Cmd> = commands.cmd_iter().collect();
-        Self { values: vec![None; all.len()], all, repeat, is_repeated: false }
+        let values = vec![None; all.len()];
+        Self { values, all, repeat, addresses, is_repeated: false, missing: None }
     }
 
     /// Takes the answers to one part. A late call takes them as they are.
@@ -55,8 +64,9 @@ impl<'c> Call<'c> {
             }
         };
         self.is_repeated |= answers.is_repeated;
+        self.missing = self.missing.take().or(answers.missing);
         for (index, value) in part.commands.into_iter().zip(answers.values) {
-            match next(value, &part.place, is_late) {
+            match next(value, &part.place, self.addresses, is_late) {
                 Next::Done(value) => self.values[index] = Some(value),
                 Next::Ask(place) => add(&mut left.asked, place, true, index),
                 Next::Moved(slot, place) => {
@@ -93,7 +103,7 @@ pub(super) struct Part {
 }
 
 /// What an answer means. In a late call every answer is the last one.
-fn next(value: Value, from: &Place, is_late: bool) -> Next {
+fn next(value: Value, from: &Place, addresses: &NodeAddresses, is_late: bool) -> Next {
     let Value::ServerError(error) = &value else { return Next::Done(value) };
     if is_late {
         return Next::Done(value);
@@ -102,7 +112,7 @@ fn next(value: Value, from: &Place, is_late: bool) -> Next {
         let mut words = error.details()?.split_ascii_whitespace();
         let slot: u16 = words.next()?.parse().ok()?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        Some((slot, place_of(host, port.parse().ok()?, from)?))
+        Some((slot, place_of(host, port.parse().ok()?, from, addresses)?))
     };
     match error.kind() {
         Some(ServerErrorKind::Moved) => match named() {
