@@ -57,6 +57,7 @@ mod half_open;
 mod reconnect;
 // Slots that are spread over servers.
 mod cluster;
+mod cluster_migration;
 // Copies on replicas and disks.
 mod durability;
 // A primary that sentinels name, and its failover.
