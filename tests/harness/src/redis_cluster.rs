@@ -121,22 +121,6 @@ impl RedisCluster {
     }
 }
 
-impl RedisServer {
-    /// A cluster of one server, which has all slots. Redis refuses there what it refuses in any cluster, such as a
-    /// script on keys of two slots.
-    ///
-    /// # Panics
-    /// If it does not start, or does not serve in time.
-    pub fn cluster_of_one(args: &[&str]) -> Self {
-        let bus = free_port().to_string();
-        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-        let server = Self::with_args(&[&cluster[..], args].concat());
-        server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", &(SLOTS - 1).to_string()]);
-        eventually("the cluster serves", || info(&server).contains("cluster_state:ok"));
-        server
-    }
-}
-
 fn info(server: &RedisServer) -> String {
     server.cli(&["CLUSTER", "INFO"])
 }
