@@ -1,6 +1,7 @@
 //! The loops of the daemon, one a file. Each runs until the daemon ends, and survives an outage of Redis.
 
 pub mod control_channel;
+pub mod durability;
 pub mod limits;
 pub mod maintenance;
 pub mod poller;

@@ -3,6 +3,7 @@
 mod crash;
 mod disconnect;
 mod drain;
+mod durability;
 mod outage;
 mod panics;
 mod sentinel;

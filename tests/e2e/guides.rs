@@ -1,5 +1,6 @@
 //! The commands of the documentation and of the examples, run as they are printed.
 
+mod cluster;
 mod examples;
 mod first_handler;
 mod first_steps;

@@ -11,8 +11,11 @@ use crate::topic::shards::KnownShards;
 use crate::wire::callers::Callers;
 use crate::wire::connection::Connection;
 use crate::wire::connection_task::ConnectionTask;
+use crate::wire::copy_waits::CopyStats;
 use crate::wire::keys::Keys;
 use crate::wire::latency::LatencyStats;
+#[cfg(feature = "redis-connection")]
+use crate::wire::primary::Primary;
 use crate::wire::reply::read_time;
 use crate::wire::script;
 use crate::wire::settings::ConnectionSettings;
@@ -80,6 +83,11 @@ impl Queue {
         Arc::clone(self.connection.latency_stats())
     }
 
+    /// How waits for copies of writes ended, on all connections with the settings of this one.
+    pub fn copy_stats(&self) -> Arc<CopyStats> {
+        self.connection.settings().copy_stats()
+    }
+
     /// What became of the task that keeps the connection.
     pub fn connection_task(&self) -> Arc<ConnectionTask> {
         Arc::clone(self.connection.task())
@@ -90,6 +98,20 @@ impl Queue {
     #[cfg(feature = "redis-connection")]
     pub fn redis(&self) -> impl redis::aio::ConnectionLike + Clone + Send + Sync + use<> {
         self.connection.clone()
+    }
+
+    /// A connection to each server that holds keys, with its address: to each primary of a cluster, or to the single
+    /// server, which has no address here. They are for commands about the server, which may be sent twice.
+    #[cfg(feature = "redis-connection")]
+    pub fn redis_of_each(
+        &self,
+    ) -> Vec<(Option<String>, impl redis::aio::ConnectionLike + Clone + Send + Sync + use<>)> {
+        let addresses = self.cluster_primaries();
+        let all = (0..self.connection.primaries()).map(|number| {
+            let connection = self.connection.clone();
+            (addresses.get(number).cloned(), Primary { connection, number })
+        });
+        all.collect()
     }
 
     /// The addresses of the primaries of a cluster; none if Redis is a single server.

@@ -95,6 +95,15 @@ pub enum QueueError {
         /// The newest version that this program knows.
         known: u64,
     },
+    /// The server cannot keep the durability of the settings.
+    Durability {
+        /// The durability, as the manifest names it.
+        wanted: &'static str,
+        /// What the server lacks.
+        reason: String,
+    },
+    /// A push was carried out, and does not have the copies that the durability demands.
+    Unconfirmed(String),
     /// A command got no reply: it may or may not have been carried out.
     NoReply(String),
     /// Redis refused a command; nothing has changed.
@@ -156,6 +165,12 @@ impl QueueError {
             Self::Layout { stored, known } => format!(
                 "the queue in Redis has layout {stored:?}; this program knows layouts up to {known}"
             ),
+            Self::Durability { wanted, reason } => {
+                format!("redis.durability = {wanted:?} cannot be kept: {reason}")
+            }
+            Self::Unconfirmed(reason) => {
+                format!("the jobs are stored, but not as redis.durability demands: {reason}")
+            }
             Self::NoReply(reason) => format!("Redis did not reply: {reason}"),
             Self::Refused(reason) => format!("Redis refused: {reason}"),
             Self::Unsupported(reason) => format!("Redis does not offer a command: {reason}"),
@@ -188,6 +203,12 @@ impl QueueError {
             Self::Layout { .. } => Some(
                 "run the version of duebox that wrote it, or a newer one, or restore a backup from before the upgrade",
             ),
+            Self::Durability { .. } => Some(
+                "run Redis 7.2 or newer with appendonly yes, or set redis.durability to \"replica\" or \"async\"",
+            ),
+            Self::Unconfirmed(_) => Some(
+                "push them again under the same ids: nothing is stored twice; and check the replicas and the disk of Redis",
+            ),
             Self::Unsupported(_) => Some(
                 "connect to a Redis 7.0 or newer itself, without a proxy or rename-command that hides commands",
             ),
@@ -215,7 +236,7 @@ impl QueueError {
 
     /// True if there is no usable connection to Redis.
     pub fn is_disconnected(&self) -> bool {
-        !self.is_refusal() && !self.is_final()
+        !self.is_refusal() && !self.is_final() && !matches!(self, Self::Unconfirmed(_))
     }
 
     /// What this error means for a call that was repeated: a refused repetition does not tell what became

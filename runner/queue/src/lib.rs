@@ -118,6 +118,8 @@ pub use crate::topic::limits::Limits;
 pub use crate::topic::shards::Shards;
 pub use crate::wire::connection_task::ConnectionTask;
 pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
+pub use crate::wire::copy_waits::CopyStats;
+pub use crate::wire::durability::Durability;
 pub use crate::wire::latency::LatencyStats;
 #[doc(hidden)]
 pub use crate::wire::script::{digest_and_keys, script_paths};

@@ -2,6 +2,7 @@
 
 pub(crate) mod dead;
 pub(crate) mod doctor;
+mod durability;
 pub(crate) mod get;
 pub(crate) mod inspect;
 pub(crate) mod job;

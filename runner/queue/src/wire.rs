@@ -10,6 +10,8 @@ mod cluster_call;
 pub(crate) mod connection;
 pub(crate) mod connection_task;
 pub(crate) mod constants;
+pub(crate) mod copy_waits;
+pub(crate) mod durability;
 mod half_open;
 pub(crate) mod keys;
 pub(crate) mod latency;
@@ -17,6 +19,9 @@ pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod login;
 pub(crate) mod millis;
+mod node_addresses;
+#[cfg(feature = "redis-connection")]
+pub(crate) mod primary;
 pub(crate) mod reply;
 pub(crate) mod scan;
 pub(crate) mod score;

@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Supervisor, systemd};
-use crate::background::{limits, maintenance, poller, recovery, scheduler, wake_up_listener};
+use crate::background::{
+    durability, limits, maintenance, poller, recovery, scheduler, wake_up_listener,
+};
 use crate::observe::supervision::{Supervision, TaskKind};
 use crate::report::status;
 
@@ -112,6 +114,8 @@ impl Supervisor {
         loops.keep(TaskKind::Status, handles, |((queue, outage), identity, watched, refused)| {
             status::publish(queue, identity, watched, refused, outage)
         });
+        let copies = Arc::clone(&services.copy_stats);
+        loops.keep(TaskKind::Durability, copies, durability::run);
         let quota = Arc::clone(&services.executor.threads.cpu_quota);
         loops.keep(TaskKind::CpuQuota, quota, |quota| quota.watch());
         let health = Arc::clone(&services.records.health);

@@ -18,6 +18,7 @@ impl Supervisor {
         let (sandbox, push_counters) =
             (Arc::clone(&services.sandbox), Arc::clone(&records.push_counters));
         let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_latency));
+        let copies = Arc::clone(&services.copy_stats);
         let pull_counters = Arc::clone(&records.pull_counters);
         let handler_log = Arc::clone(&records.handler_log);
         let (traces, events) = (records.traces.clone(), records.events.clone());
@@ -33,6 +34,7 @@ impl Supervisor {
                 health: Arc::clone(&health),
                 outage,
                 traffic,
+                copies,
                 push_counters,
                 pull_counters,
                 handler_log,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use duebox_queue::{ConnectionSettings, Queue};
 use tokio::task::JoinHandle;
 use tracing::warn;
@@ -73,10 +74,21 @@ async fn connect_to(
     };
     let settings = manifest.redis.connection(&url);
     let queue = Queue::connect(&settings, &manifest.redis.prefix).await?;
+    if let Some(missing) = queue.check_durability().await? {
+        let wanted = settings.durability();
+        warn!(%missing, "pushes are answered as unconfirmed: redis.durability is \"{wanted}\"; check the replicas of Redis");
+    }
     if managed.is_none() {
         queue.check_permissions().await?;
-        for warning in fitness::check(&mut queue.redis(), settings.is_cluster()).await? {
-            warn!("{warning}");
+        for (address, mut server) in queue.redis_of_each() {
+            let checked = fitness::check(&mut server, settings.is_cluster()).await;
+            match address {
+                None => checked?.iter().for_each(|warning| warn!("{warning}")),
+                Some(address) => {
+                    let warnings = checked.with_context(|| format!("the primary {address}"))?;
+                    warnings.iter().for_each(|warning| warn!(%address, "{warning}"));
+                }
+            }
         }
     }
     let store = Queue::connect(&settings, &manifest.redis.prefix).await?;

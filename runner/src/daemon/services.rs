@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use duebox_queue::{LatencyStats, Queue, WakeUpHub};
+use duebox_queue::{CopyStats, LatencyStats, Queue, WakeUpHub};
 use duebox_sandbox::{HostServices, HttpClient, LogSink, Sandbox};
 
 use super::redis::Connected;
@@ -34,6 +34,8 @@ pub(super) struct Services {
     pub(super) queue: Queue,
     /// Latency stats of the handlers' store.
     pub(super) store_latency: Arc<LatencyStats>,
+    /// How waits for copies of writes ended, on all connections.
+    pub(super) copy_stats: Arc<CopyStats>,
     pub(super) outage: Arc<Outage>,
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) executor: ExecutorResources,
@@ -93,6 +95,7 @@ impl Services {
             runner_id,
             queue: redis.queue.clone(),
             store_latency: redis.store.traffic(),
+            copy_stats: redis.settings.copy_stats(),
             outage: Arc::default(),
             sandbox,
             executor,

@@ -57,6 +57,7 @@ impl PipeServer {
             health: Arc::default(),
             outage: Arc::default(),
             traffic: vec![("http", queue.latency_stats())],
+            copies: Arc::default(),
             push_counters: Arc::default(),
             handler_log: Arc::default(),
             pull_counters: Arc::default(),

@@ -82,6 +82,12 @@ pub(super) const BUSY: Kind =
     kind("busy", StatusCode::SERVICE_UNAVAILABLE, "the server has too much in progress");
 pub(super) const REDIS: Kind = kind("redis", StatusCode::SERVICE_UNAVAILABLE, "Redis failed");
 
+pub(super) const UNCONFIRMED: Kind = kind(
+    "unconfirmed",
+    StatusCode::SERVICE_UNAVAILABLE,
+    "the jobs are stored, but not as redis.durability demands",
+);
+
 /// An error for programs and people. Boxed, because many results carry it.
 #[derive(Debug, Clone)]
 pub(super) struct Problem(Box<Document>);
@@ -277,6 +283,11 @@ impl From<QueueError> for Problem {
                 let remedy = "the command may have been carried out: retry with an id or an \
                               Idempotency-Key";
                 Self::new(REDIS, text, remedy).retry_after(1)
+            }
+            QueueError::Unconfirmed(_) => {
+                let remedy = "send the request again with the same ids or Idempotency-Key: nothing \
+                              is stored twice, and an answer other than this one confirms the jobs";
+                Self::new(UNCONFIRMED, text, remedy).retry_after(1)
             }
             QueueError::BadData(_) => {
                 Self::new(REDIS, text, "find and repair it with: duebox doctor").retry_after(5)

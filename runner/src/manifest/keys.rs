@@ -24,7 +24,18 @@ pub(super) const ROOT: Keys = Keys {
 
 pub(super) const REDIS: Keys = Keys {
     title: "[redis]",
-    served: &["url", "password", "ca", "cert", "key", "prefix", "poll", "managed"],
+    served: &[
+        "url",
+        "password",
+        "ca",
+        "cert",
+        "key",
+        "prefix",
+        "poll",
+        "durability",
+        "node_address_map",
+        "managed",
+    ],
     later: &[],
     base: None,
 };

@@ -5,11 +5,12 @@
 pub(super) mod certificates;
 pub(super) mod password;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duebox_queue::{ConnectionSettings, QueueError};
+use duebox_queue::{ConnectionSettings, Durability, QueueError};
 
 use self::certificates::Certificates;
 use self::password::Password;
@@ -36,6 +37,10 @@ pub struct Redis {
     pub prefix: String,
     /// The longest time until a push by plain Redis commands is found; 10 ms to 1 minute.
     pub poll: Duration,
+    /// What a confirmed push survives.
+    pub durability: Durability,
+    /// Addresses that servers of a cluster or sentinels announce, and those to use in their place.
+    pub node_address_map: BTreeMap<String, String>,
 }
 
 /// The Redis server to use.
@@ -117,12 +122,18 @@ impl Redis {
         let poll = section
             .duration("poll", Duration::from_millis(10)..=Duration::from_secs(60))
             .unwrap_or(Duration::from_secs(1));
-        Some(Self { url: url?, password, certificates, prefix, poll })
+        let durability = read_durability(section, url.as_ref());
+        let node_address_map = read_node_addresses(section);
+        Some(Self { url: url?, password, certificates, prefix, poll, durability, node_address_map })
     }
 
     /// The settings of a connection to this address: the one of the manifest, or that of the managed server.
     pub fn connection(&self, url: &str) -> ConnectionSettings {
-        let settings = self.certificates.add_to(ConnectionSettings::new(url));
+        let settings = ConnectionSettings::new(url).with_durability(self.durability);
+        // The manifest was checked: each is host:port.
+        let settings =
+            settings.clone().with_node_addresses(self.node_address_map.clone()).unwrap_or(settings);
+        let settings = self.certificates.add_to(settings);
         match &self.password {
             Some(password) => password.add_to(settings),
             None => settings,
@@ -172,6 +183,40 @@ fn check_url(reader: &ManifestReader<'_>, Setting { text, name, at }: Setting) -
             None
         }
     }
+}
+
+/// The durability. A managed Redis has no replica that could have a copy.
+fn read_durability(section: &Section<'_>, url: Option<&RedisUrl>) -> Durability {
+    let words = [Durability::Async, Durability::Replica, Durability::Disk];
+    let words = words.map(|durability| (durability.word(), durability));
+    let durability = section.choice("durability", &words).unwrap_or_default();
+    if durability == Durability::Replica && matches!(url, Some(RedisUrl::Managed { .. })) {
+        section.reader().refuse(
+            section.value_at("durability"),
+            "`durability` is \"replica\", and a managed Redis has no replica".to_owned(),
+            "write \"disk\", or use a Redis with a replica",
+        );
+    }
+    durability
+}
+
+/// The addresses of servers that are reached under others, each `host:port`.
+fn read_node_addresses(section: &Section<'_>) -> BTreeMap<String, String> {
+    let reader = section.reader();
+    let mut addresses = BTreeMap::new();
+    for (announced, value) in section.table("node_address_map").into_iter().flatten() {
+        let Some(used) = reader.text("node_address_map", value) else { continue };
+        let pair = (announced.get_ref().to_string(), used);
+        match ConnectionSettings::new("redis://any").with_node_addresses([pair.clone()]) {
+            Ok(_) => drop(addresses.insert(pair.0, pair.1)),
+            Err(error) => reader.refuse(
+                Some(announced.span()),
+                format!("`node_address_map`: {}", error.problem()),
+                "write \"announced:port\" = \"host:port\"",
+            ),
+        }
+    }
+    addresses
 }
 
 fn check_prefix(section: &Section<'_>) -> Option<String> {

@@ -49,6 +49,8 @@ pub enum TaskKind {
     TopicDiscovery,
     /// Pushes the jobs of schedules.
     Scheduler,
+    /// Logs how writes are stored.
+    Durability,
     /// Publishes the status.
     Status,
     /// Reads the CPU limit of the cgroup again.
@@ -77,7 +79,7 @@ pub enum TaskKind {
 
 impl TaskKind {
     /// All kinds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Worker,
         Self::Guest,
         Self::Poller,
@@ -88,6 +90,7 @@ impl TaskKind {
         Self::Limits,
         Self::TopicDiscovery,
         Self::Scheduler,
+        Self::Durability,
         Self::Status,
         Self::CpuQuota,
         Self::Heartbeat,
@@ -115,6 +118,7 @@ impl TaskKind {
             Self::Limits => "limits",
             Self::TopicDiscovery => "topic_discovery",
             Self::Scheduler => "scheduler",
+            Self::Durability => "durability",
             Self::Status => "status",
             Self::CpuQuota => "cpu_quota",
             Self::Heartbeat => "heartbeat",

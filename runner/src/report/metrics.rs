@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use duebox_job::TopicName;
-use duebox_queue::{LatencyStats, Queue};
+use duebox_queue::{CopyStats, LatencyStats, Queue};
 use duebox_sandbox::Sandbox;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text as open_metrics};
@@ -57,6 +57,8 @@ pub struct Sources {
     pub outage: Arc<Outage>,
     /// Latency statistics of each connection to Redis, by its purpose.
     pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
+    /// How waits for copies of writes ended.
+    pub copies: Arc<CopyStats>,
     /// Counters of pushes.
     pub push_counters: Arc<PushCounters>,
     /// Handler log lines that were left out.

@@ -10,7 +10,7 @@ use duebox::manifest::{
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
-use duebox_queue::IfExists;
+use duebox_queue::{Durability, IfExists};
 use duebox_sandbox::{Digest, Instances};
 
 use super::{accepted, environment, name, seconds};
@@ -64,6 +64,8 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     assert_eq!(redis.url, RedisUrl::Url("redis://redis.example:6380/2".to_owned()));
     assert_eq!(redis.password, Some(Password::Text(Secret::new("hunter2"))));
     assert_eq!((redis.prefix.as_str(), redis.poll), ("shop", Duration::from_millis(500)));
+    assert_eq!(redis.durability, Durability::Replica);
+    assert_eq!(redis.node_address_map["10.0.0.1:6379"], "c1.example:6379");
     assert_eq!((manifest.runner.threads, manifest.runner.max_jobs), (3, 100));
     assert_eq!(manifest.runner.log, "warn,duebox=debug");
     let collector = manifest.runner.otlp.as_ref().map(url::Url::as_str);

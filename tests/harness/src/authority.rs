@@ -20,6 +20,21 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
+impl CertificateFiles {
+    /// The arguments of a redis-server that shows this certificate, and demands none of its clients.
+    pub(crate) fn server_args(&self, authority: &Path) -> Vec<String> {
+        let files = [
+            ("ca-cert-file", authority),
+            ("cert-file", self.cert.as_path()),
+            ("key-file", self.key.as_path()),
+        ];
+        let files = files
+            .iter()
+            .flat_map(|(name, path)| [format!("--tls-{name}"), path.display().to_string()]);
+        files.chain(["--tls-auth-clients", "no"].map(str::to_owned)).collect()
+    }
+}
+
 impl Authority {
     /// A new authority with a key of its own.
     ///

@@ -9,9 +9,11 @@ mod authority;
 mod cgroup;
 mod daemon;
 mod eventually;
+mod port;
 mod proxy;
 mod redis_cluster;
 mod redis_server;
+mod replica;
 mod sentinel_group;
 mod signal;
 

@@ -1,8 +1,9 @@
 //! A Redis Cluster on loopback ports.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 
-use crate::{RedisServer, eventually};
+use crate::port::free_port;
+use crate::{CertificateFiles, RedisServer, eventually};
 
 /// Slots of every cluster.
 const SLOTS: usize = 16_384;
@@ -20,7 +21,7 @@ impl RedisCluster {
     /// # Panics
     /// If a server does not start, or refuses a command.
     pub fn start(primaries: usize) -> Self {
-        Self::launch(primaries, 0)
+        Self::launch(primaries, 0, None)
     }
 
     /// The same with a replica of each primary, which takes its place about two seconds after its death.
@@ -28,15 +29,24 @@ impl RedisCluster {
     /// # Panics
     /// As [`Self::start`].
     pub fn with_replicas(primaries: usize) -> Self {
-        Self::launch(primaries, primaries)
+        Self::launch(primaries, primaries, None)
     }
 
-    fn launch(primaries: usize, replicas: usize) -> Self {
-        let servers: Vec<(RedisServer, u16)> = (0..primaries + replicas).map(|_| node()).collect();
+    /// Primaries with a replica each that take TLS, also among each other. They show this certificate.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn with_tls(primaries: usize, authority: &Path, shown: &CertificateFiles) -> Self {
+        Self::launch(primaries, primaries, Some((authority, shown)))
+    }
+
+    fn launch(primaries: usize, replicas: usize, tls: Option<(&Path, &CertificateFiles)>) -> Self {
+        let servers: Vec<(RedisServer, u16)> =
+            (0..primaries + replicas).map(|_| node(tls)).collect();
         let (first, _) = &servers[0];
         for (number, (server, bus)) in servers.iter().enumerate() {
             server.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
-            let port = server.port().to_string();
+            let port = server.own_port().to_string();
             first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus.to_string()]);
         }
         let known = format!("cluster_known_nodes:{}", servers.len());
@@ -72,14 +82,33 @@ impl RedisCluster {
 
     /// The URL of the cluster by two of its servers.
     pub fn url(&self) -> String {
-        let at = |server: &RedisServer| format!("127.0.0.1:{}", server.port());
+        self.url_at("127.0.0.1", "redis-cluster", RedisServer::port)
+    }
+
+    /// The URL of the cluster over TLS, by two of its servers under this name.
+    pub fn tls_url(&self, host: &str) -> String {
+        self.url_at(host, "rediss-cluster", RedisServer::own_port)
+    }
+
+    fn url_at(&self, host: &str, scheme: &str, port: impl Fn(&RedisServer) -> u16) -> String {
+        let at = |server: &RedisServer| format!("{host}:{}", port(server));
         let hosts: Vec<String> = self.servers.iter().take(2).map(at).collect();
-        format!("redis-cluster://{}", hosts.join(","))
+        format!("{scheme}://{}", hosts.join(","))
+    }
+
+    /// All servers.
+    pub fn servers(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
     }
 
     /// The servers that began as primaries.
     pub fn primaries(&mut self) -> &mut [RedisServer] {
         &mut self.servers[..self.primaries]
+    }
+
+    /// The servers that began as replicas, in the order of their primaries.
+    pub fn replicas(&mut self) -> &mut [RedisServer] {
+        &mut self.servers[self.primaries..]
     }
 
     /// The number of the first primary that has the slot of this key.
@@ -97,13 +126,18 @@ fn info(server: &RedisServer) -> String {
 }
 
 /// A server in cluster mode, and the port of its bus.
-fn node() -> (RedisServer, u16) {
-    let bus = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .unwrap_or_else(|error| panic!("no free loopback port: {error}"))
-        .port();
+fn node(tls: Option<(&Path, &CertificateFiles)>) -> (RedisServer, u16) {
+    let bus = free_port();
     let port = bus.to_string();
     let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
     let quick = ["--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
-    (RedisServer::with_args(&[&cluster[..], &quick].concat()), bus)
+    let args = [&cluster[..], &quick].concat();
+    let server = match tls {
+        None => RedisServer::with_args(&args),
+        Some((authority, shown)) => {
+            let tls = ["--tls-cluster", "yes", "--tls-replication", "yes"];
+            RedisServer::with_tls(authority, shown, &[&args[..], &tls].concat())
+        }
+    };
+    (server, bus)
 }

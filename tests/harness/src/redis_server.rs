@@ -4,13 +4,14 @@
 use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::port::free_port;
 use crate::{CertificateFiles, patience, signal};
 
 const STARTS_MAX: u32 = 5;
@@ -64,17 +65,14 @@ impl RedisServer {
     /// # Panics
     /// As [`Self::with_args`].
     pub fn with_tls(authority: &Path, shown: &CertificateFiles, args: &[&str]) -> Self {
-        let [ca, cert, key] =
-            [authority, &shown.cert, &shown.key].map(|path| path.display().to_string());
-        let tls = ["--tls-ca-cert-file", &ca, "--tls-cert-file", &cert, "--tls-key-file", &key];
-        let clients = ["--tls-auth-clients", "no"];
-        Self::launch(&[&tls[..], &clients, args].concat(), &[], true)
+        let tls = shown.server_args(authority);
+        let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
+        Self::launch(&[&tls[..], args].concat(), &[], true)
     }
 
-    /// Starts a sentinel with these lines of configuration.
-    pub(crate) fn sentinel(directives: &str, password: Option<&str>) -> Self {
-        let login: Vec<&str> = password.iter().flat_map(|word| ["--requirepass", word]).collect();
-        Self::launch_as(&login, &[], false, Some(directives))
+    /// Starts a sentinel with these lines of configuration and these arguments.
+    pub(crate) fn sentinel(directives: &str, args: &[&str], takes_tls: bool) -> Self {
+        Self::launch_as(args, &[], takes_tls, Some(directives))
     }
 
     fn launch(args: &[&str], env: &[(&str, String)], takes_tls: bool) -> Self {
@@ -128,6 +126,11 @@ impl RedisServer {
     /// If the server takes no TLS.
     pub fn tls_url(&self) -> String {
         format!("rediss://localhost:{}/0", self.tls_port())
+    }
+
+    /// The port for TLS if the server takes it, or the plain one.
+    pub(crate) fn own_port(&self) -> u16 {
+        self.tls_port.unwrap_or(self.port)
     }
 
     /// The loopback port.
@@ -310,13 +313,6 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .unwrap_or_else(|error| panic!("no free loopback port: {error}"))
-        .port()
 }
 
 /// Whether a server replies to PING and has finished loading.

@@ -1,6 +1,8 @@
 //! A primary with replicas, and the sentinels that watch them.
 
-use crate::{RedisServer, eventually};
+use std::path::Path;
+
+use crate::{CertificateFiles, RedisServer, eventually};
 
 /// Sentinels of a group. Two of them must agree that the primary is down.
 const SENTINELS: usize = 3;
@@ -29,16 +31,38 @@ impl SentinelGroup {
     /// # Panics
     /// If a server does not start.
     pub fn with_password(password: Option<&str>) -> Self {
+        Self::launch(password, None)
+    }
+
+    /// The same over TLS: the servers and the sentinels show this certificate, which must be for `127.0.0.1`.
+    ///
+    /// # Panics
+    /// If a server does not start.
+    pub fn with_tls(authority: &Path, shown: &CertificateFiles) -> Self {
+        Self::launch(None, Some((authority, shown)))
+    }
+
+    fn launch(password: Option<&str>, tls: Option<(&Path, &CertificateFiles)>) -> Self {
+        let server = |args: &[&str]| match tls {
+            None => RedisServer::with_args(args),
+            Some((authority, shown)) => {
+                let args = [&["--tls-replication", "yes"], args].concat();
+                RedisServer::with_tls(authority, shown, &args)
+            }
+        };
         let login: Vec<&str> = password
             .iter()
             .flat_map(|password| ["--requirepass", password, "--masterauth", password])
             .collect();
-        let primary = RedisServer::with_args(&login);
-        let of = format!("127.0.0.1 {}", primary.port());
+        let primary = server(&login);
+        let of = format!("127.0.0.1 {}", primary.own_port());
         let quick = ["--repl-diskless-sync-delay", "0", "--replicaof", &of];
-        let replica = || RedisServer::with_args(&[&quick[..], &login].concat());
-        let directives = directives(primary.port(), password);
-        let sentinels = (0..SENTINELS).map(|_| RedisServer::sentinel(&directives, password));
+        let replica = || server(&[&quick[..], &login].concat());
+        let directives = directives(primary.own_port(), password);
+        let own = sentinel_args(password, tls);
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let sentinels =
+            (0..SENTINELS).map(|_| RedisServer::sentinel(&directives, &own, tls.is_some()));
         let group =
             Self { sentinels: sentinels.collect(), servers: vec![replica(), replica(), primary] };
         for sentinel in &group.sentinels {
@@ -54,9 +78,23 @@ impl SentinelGroup {
 
     /// The URL of the group, without a login.
     pub fn url(&self) -> String {
-        let at = |sentinel: &RedisServer| format!("127.0.0.1:{}", sentinel.port());
+        self.url_with("redis-sentinel", RedisServer::port)
+    }
+
+    /// The URL of the group over TLS, without a login.
+    pub fn tls_url(&self) -> String {
+        self.url_with("rediss-sentinel", RedisServer::own_port)
+    }
+
+    fn url_with(&self, scheme: &str, port: impl Fn(&RedisServer) -> u16) -> String {
+        let at = |sentinel: &RedisServer| format!("127.0.0.1:{}", port(sentinel));
         let hosts: Vec<String> = self.sentinels.iter().map(at).collect();
-        format!("redis-sentinel://{}/{}", hosts.join(","), Self::MASTER)
+        format!("{scheme}://{}/{}", hosts.join(","), Self::MASTER)
+    }
+
+    /// The servers, replicas first.
+    pub fn servers(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
     }
 
     /// The sentinels.
@@ -74,7 +112,7 @@ impl SentinelGroup {
                 sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::MASTER])
             });
         let port = named.as_deref().and_then(|named| named.lines().last()?.parse().ok());
-        match self.servers.iter_mut().find(|server| Some(server.port()) == port) {
+        match self.servers.iter_mut().find(|server| Some(server.own_port()) == port) {
             Some(server) => server,
             None => panic!("no server is the primary: {named:?}"),
         }
@@ -103,6 +141,17 @@ impl SentinelGroup {
     pub fn failover(&self) {
         self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::MASTER]);
     }
+}
+
+/// The arguments of a sentinel. With a certificate it takes TLS, and asks the others over TLS.
+fn sentinel_args(password: Option<&str>, tls: Option<(&Path, &CertificateFiles)>) -> Vec<String> {
+    let mut args: Vec<String> =
+        tls.iter().flat_map(|(authority, shown)| shown.server_args(authority)).collect();
+    if tls.is_some() {
+        args.extend(["--tls-replication", "yes"].map(str::to_owned));
+    }
+    args.extend(password.iter().flat_map(|word| ["--requirepass", word].map(str::to_owned)));
+    args
 }
 
 /// How often a field has this value in the output of redis-cli: names and values alternate.

@@ -110,6 +110,11 @@ impl Pushed {
         }
     }
 
+    /// True if a job of this id is there after the push, or was done.
+    fn is_there(self) -> bool {
+        !matches!(self, Self::Full | Self::BadDue)
+    }
+
     /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {
@@ -176,7 +181,9 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused; batches before the one that failed are
-    /// stored, and pushing them again replies `exists`.
+    /// stored, and pushing them again replies `exists`. [`QueueError::Unconfirmed`] if all batches were carried out,
+    /// and do not have the copies that [`Durability`](crate::Durability) demands; an reply to the same push
+    /// without an error confirms them.
     pub async fn push(
         &self,
         topic: &TopicName,
@@ -187,6 +194,7 @@ impl Queue {
         let shard_of_each = self.shard_of_each(topic, spread.collect()).await?;
         let batches = batches(jobs, shard_of_each);
         let mut words = vec![None; jobs.len()];
+        let mut missing = None;
         for some in batches.chunks(PIPELINE_BATCHES) {
             let mut calls = Vec::with_capacity(some.len() + 1);
             let numbered: Vec<_> = some.iter().map(|_| self.push_callers.begin()).collect();
@@ -197,8 +205,9 @@ impl Queue {
             let mut seen = redis::cmd("SADD");
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
             calls.push(seen);
-            let Replies { values: mut replies, are_repeated } =
-                script::send(&self.connection, calls, Repeat::Always).await?;
+            let replies = script::send(&self.connection, calls, Repeat::Durably).await?;
+            let Replies { values: mut replies, are_repeated, missing: lacks } = replies;
+            missing = missing.or(lacks);
             // The set of topics is advisory: without it the jobs are stored all the same.
             replies.truncate(some.len());
             for (batch, reply) in some.iter().zip(replies) {
@@ -208,6 +217,11 @@ impl Queue {
                     words[at] = Some(Pushed::read(&value)?);
                 }
             }
+        }
+        if let Some(missing) = missing
+            && words.iter().flatten().any(|word| word.is_there())
+        {
+            return Err(QueueError::Unconfirmed(missing));
         }
         let cut_short = || QueueError::BadReply("not every push was answered".to_owned());
         words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()

@@ -25,9 +25,10 @@ use crate::error::QueueError;
 use crate::produce::outbox::{Parcel, Reading};
 use crate::topic::shards::spread_by;
 use crate::wire::bounds::parts;
+use crate::wire::connection::Repeat;
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::reply::{array, text, unexpected};
-use crate::wire::script::{self, RELAY, RELAYED};
+use crate::wire::script::{self, RELAY, RELAYED, Replies};
 
 /// Follow-ups in one script call.
 const PUSHED_MAX: usize = 100;
@@ -234,7 +235,11 @@ impl Queue {
         }
         let mut seen = redis::cmd("SADD");
         seen.arg(self.keys.topics_key()).arg(shard.topic().as_str());
-        let mut replies = script::run_safe(&self.connection, vec![seen, call]).await?;
+        // On one server the entry of the outbox is removed after the push, and so it is in every copy.
+        let is_cluster = self.connection.settings().is_cluster();
+        let repeat = if is_cluster { Repeat::Durably } else { Repeat::Always };
+        let Replies { values: mut replies, missing, .. } =
+            script::send(&self.connection, vec![seen, call], repeat).await?;
         let words = match replies.pop().unwrap_or(Ok(Value::Nil))? {
             Value::Array(words) => words,
             late if text(&late)? == "late" => {
@@ -243,6 +248,9 @@ impl Queue {
             }
             other => return Err(unexpected(&other)),
         };
+        if let Some(missing) = missing {
+            return Err(QueueError::Unconfirmed(missing));
+        }
         for (parcel, word) in parcels.iter().zip(&words) {
             match text(word)? {
                 "pushed" => round.relayed.pushed += 1,
@@ -329,7 +337,7 @@ impl Round {
         jobs: usize,
         error: QueueError,
     ) -> Result<(), QueueError> {
-        if !error.is_refusal() {
+        if !error.is_refusal() && !matches!(error, QueueError::Unconfirmed(_)) {
             return Err(error);
         }
         self.relayed.faults.push(format!(

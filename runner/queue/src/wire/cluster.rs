@@ -110,7 +110,7 @@ impl Cluster {
         repeat: Repeat,
     ) -> Result<RawReplies, QueueError> {
         let deadline = Instant::now() + REPLY_MAX;
-        let mut call = Call::new(commands, repeat);
+        let mut call = Call::new(commands, repeat, self.settings.node_addresses());
         let mut parts = self.parts(&call.all, 0..call.all.len())?;
         while !parts.is_empty() {
             let sent = parts.iter().map(|part| self.send_part(part, &call.all, commands, repeat));
@@ -135,7 +135,7 @@ impl Cluster {
             parts.append(&mut left.asked);
         }
         let values = call.values.into_iter().map(|value| value.unwrap_or(Value::Nil)).collect();
-        Ok(RawReplies { values, is_repeated: call.is_repeated })
+        Ok(RawReplies { values, is_repeated: call.is_repeated, missing: call.missing })
     }
 
     /// Groups commands by their servers.
@@ -243,7 +243,7 @@ impl Cluster {
                     }
                     Err(_) => continue,
                 };
-                match SlotMap::read(&value, node) {
+                match SlotMap::read(&value, node, self.settings.node_addresses()) {
                     Some(map) => {
                         self.install(map);
                         return Ok(());

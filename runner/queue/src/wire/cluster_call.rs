@@ -4,6 +4,7 @@ use redis::{Cmd, Pipeline, ServerErrorKind, Value};
 
 use crate::error::QueueError;
 use crate::wire::address::NodeAddress;
+use crate::wire::node_addresses::NodeAddresses;
 use crate::wire::server_connection::{RawReplies, Repeat, SendFailure};
 use crate::wire::slots::node_of;
 
@@ -12,7 +13,10 @@ pub(super) struct Call<'c> {
     pub(super) all: Vec<&'c Cmd>,
     pub(super) values: Vec<Option<Value>>,
     repeat: Repeat,
+    addresses: &'c NodeAddresses,
     pub(super) is_repeated: bool,
+    /// What the writes lack of the copies that were waited for.
+    pub(super) missing: Option<String>,
 }
 
 /// The work that remains after the replies of the servers.
@@ -29,9 +33,14 @@ pub(super) struct Left {
 }
 
 impl<'c> Call<'c> {
-    pub(super) fn new(commands: &'c Pipeline, repeat: Repeat) -> Self {
+    pub(super) fn new(
+        commands: &'c Pipeline,
+        repeat: Repeat,
+        addresses: &'c NodeAddresses,
+    ) -> Self {
         let all: Vec<&Cmd> = commands.cmd_iter().collect();
-        Self { values: vec![None; all.len()], all, repeat, is_repeated: false }
+        let values = vec![None; all.len()];
+        Self { values, all, repeat, addresses, is_repeated: false, missing: None }
     }
 
     /// Takes the replies to one part. A late call takes them as they are.
@@ -55,8 +64,9 @@ impl<'c> Call<'c> {
             }
         };
         self.is_repeated |= replies.is_repeated;
+        self.missing = self.missing.take().or(replies.missing);
         for (index, value) in part.commands.into_iter().zip(replies.values) {
-            match next(value, &part.node, is_late) {
+            match next(value, &part.node, self.addresses, is_late) {
                 Next::Done(value) => self.values[index] = Some(value),
                 Next::Ask(node) => add(&mut left.asked, node, true, index),
                 Next::Moved(slot, node) => {
@@ -93,7 +103,7 @@ pub(super) struct Part {
 }
 
 /// What a reply means. In a late call every reply is the last one.
-fn next(value: Value, from: &NodeAddress, is_late: bool) -> Next {
+fn next(value: Value, from: &NodeAddress, addresses: &NodeAddresses, is_late: bool) -> Next {
     let Value::ServerError(error) = &value else { return Next::Done(value) };
     if is_late {
         return Next::Done(value);
@@ -102,7 +112,7 @@ fn next(value: Value, from: &NodeAddress, is_late: bool) -> Next {
         let mut words = error.details()?.split_ascii_whitespace();
         let slot: u16 = words.next()?.parse().ok()?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        Some((slot, node_of(host, port.parse().ok()?, from)?))
+        Some((slot, node_of(host, port.parse().ok()?, from, addresses)?))
     };
     match error.kind() {
         Some(ServerErrorKind::Moved) => match named() {

@@ -24,6 +24,8 @@ use crate::wire::transport::Transport;
 pub(crate) struct Connection {
     route: Route,
     settings: Arc<ConnectionSettings>,
+    /// Whether the settings demand copies of what is written.
+    wants_copies: bool,
     /// When a command last got no reply, or was refused by Redis as a whole.
     failed_at: Arc<Mutex<Option<Instant>>>,
     latency: Arc<LatencyStats>,
@@ -46,6 +48,7 @@ impl Connection {
         layout_key: String,
     ) -> Result<(Self, bool), QueueError> {
         let settings = Arc::new(settings.clone());
+        let wants_copies = settings.copies().is_some();
         let (latency, task) = (Arc::default(), Arc::default());
         let seeds = settings.cluster_seeds()?;
         let endpoint = Endpoint { settings: Arc::clone(&settings), layout_key };
@@ -61,7 +64,8 @@ impl Connection {
                 (Route::Cluster(cluster), false)
             }
         };
-        Ok((Self { route, settings, failed_at: Arc::default(), latency, task }, has_layout))
+        let failed_at = Arc::default();
+        Ok((Self { route, settings, wants_copies, failed_at, latency, task }, has_layout))
     }
 
     /// A connection whose commands this transport carries. Nothing connects, and no task keeps it.
@@ -69,7 +73,8 @@ impl Connection {
         let settings = Arc::new(ConnectionSettings::new("redis://simulation"));
         let latency = Arc::default();
         let route = Route::Server(ServerConnection::over(transport, &latency));
-        Self { route, settings, failed_at: Arc::default(), latency, task: Arc::default() }
+        let (failed_at, task) = (Arc::default(), Arc::default());
+        Self { route, settings, wants_copies: false, failed_at, latency, task }
     }
 
     /// Sends commands in one write to each server; returns a value or an error for each.
@@ -85,8 +90,12 @@ impl Connection {
             }
             Route::Cluster(cluster) => cluster.send(commands, repeat).await,
         };
-        if replies.is_err() {
-            self.record_failure();
+        match &replies {
+            Err(_) => self.record_failure(),
+            Ok(replies) if repeat == Repeat::Durably && self.wants_copies => {
+                self.settings.copy_stats().saw(replies.missing.as_deref());
+            }
+            Ok(_) => {}
         }
         replies
     }

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 use crate::error::QueueError;
 use crate::wire::address::{NodeAddress, Sentinels};
+use crate::wire::copy_waits::{self, CopyWaits};
+use crate::wire::durability::Waited;
 use crate::wire::half_open;
 use crate::wire::layout::check_layout;
 use crate::wire::login::{LoggedIn, login};
@@ -52,6 +54,8 @@ struct RedisLink {
     traffic: Arc<Traffic>,
     /// Notified when the server refuses a write because it is a replica; `None` if no sentinel would name another one.
     demoted: Option<Arc<Notify>>,
+    /// Waits for copies of what was written; `None` if the primary alone is enough.
+    copies: Option<Arc<CopyWaits>>,
 }
 
 /// A link and the task that moves its bytes; dropping it closes the connection.
@@ -123,6 +127,18 @@ impl Link {
         }
     }
 
+    /// Waits until what these commands did, which were answered over this link, has the copies that the settings
+    /// demand; returns what is missing.
+    pub(crate) async fn wait_for_copies(
+        &mut self,
+        commands: &Pipeline,
+    ) -> Result<Option<String>, Failed> {
+        match &mut self.carrier {
+            Carrier::Redis(link) => link.wait_for_copies(commands).await,
+            Carrier::Simulated(_) => Ok(None),
+        }
+    }
+
     /// The bytes that have arrived so far.
     fn bytes_read(&self) -> u64 {
         match &self.carrier {
@@ -138,7 +154,7 @@ impl RedisLink {
         commands: &Pipeline,
         wanted: Range<usize>,
     ) -> Result<Vec<Value>, Failed> {
-        let Self { connection, traffic, demoted } = self;
+        let Self { connection, traffic, demoted, .. } = self;
         let _awaited = traffic.await_reply();
         let before = traffic.written();
         let values = connection.send_packed_commands(commands, wanted.start, wanted.len()).await;
@@ -150,17 +166,37 @@ impl RedisLink {
         })?;
         match demoted {
             Some(demoted) if values.iter().any(is_refused_by_replica) => {
-                demoted.notify_one();
-                let text = "the server is not the primary any more";
-                Err(Failed {
-                    error: io::Error::new(io::ErrorKind::ConnectionReset, text).into(),
-                    is_closed: true,
-                    is_unsent: values.iter().all(is_refused_by_replica),
-                })
+                Err(is_replica(demoted, values.iter().all(is_refused_by_replica)))
             }
             _ => Ok(values),
         }
     }
+
+    async fn wait_for_copies(&mut self, commands: &Pipeline) -> Result<Option<String>, Failed> {
+        let Self { connection, traffic, demoted, copies } = self;
+        let Some(copies) = copies else { return Ok(None) };
+        let Some(key) = copy_waits::key_of(commands) else { return Ok(None) };
+        let waited = copies.wait(connection, traffic, &key).await;
+        let waited = waited.map_err(|error| Failed {
+            is_closed: error.is_unrecoverable_error(),
+            is_unsent: false,
+            error,
+        })?;
+        match (waited, demoted) {
+            (Waited::Kept, _) => Ok(None),
+            (Waited::Short(missing), _) => Ok(Some(missing)),
+            (Waited::Demoted, Some(demoted)) => Err(is_replica(demoted, false)),
+            (Waited::Demoted, None) => Ok(Some("the server has become a replica".to_owned())),
+        }
+    }
+}
+
+/// The failure of a call whose server is a replica by now; sentinels name another one.
+fn is_replica(demoted: &Notify, is_unsent: bool) -> Failed {
+    demoted.notify_one();
+    let text = "the server is not the primary any more";
+    let error = io::Error::new(io::ErrorKind::ConnectionReset, text).into();
+    Failed { error, is_closed: true, is_unsent }
 }
 
 fn is_refused_by_replica(value: &Value) -> bool {
@@ -205,7 +241,8 @@ impl OpenLink {
         }
         let has_layout = has_layout(&mut connection, endpoint).await?;
         let demoted = has_sentinels.then(Arc::default);
-        let carrier = Carrier::Redis(RedisLink { connection, traffic, demoted });
+        let copies = settings.copies().map(CopyWaits::new).map(Arc::new);
+        let carrier = Carrier::Redis(RedisLink { connection, traffic, demoted, copies });
         let link = Link { number, opened_at: Instant::now(), carrier };
         Ok(Self { link, has_layout, driver, node, sentinels })
     }

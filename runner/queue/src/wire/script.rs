@@ -153,6 +153,8 @@ pub(crate) struct Replies {
     pub(crate) values: Vec<Result<Value, QueueError>>,
     /// The calls were sent more than once, and an earlier try may have been carried out.
     pub(crate) are_repeated: bool,
+    /// What the writes lack of the copies that were waited for.
+    pub(crate) missing: Option<String>,
 }
 
 /// Sends calls in one pipeline; none costs nothing. Each is answered by its value or by the error that
@@ -180,10 +182,11 @@ pub(crate) async fn send(
     repeat: Repeat,
 ) -> Result<Replies, QueueError> {
     if calls.is_empty() {
-        return Ok(Replies { values: Vec::new(), are_repeated: false });
+        return Ok(Replies { values: Vec::new(), are_repeated: false, missing: None });
     }
     let calls = pipeline(calls);
-    let RawReplies { mut values, is_repeated } = connection.send(&calls, repeat).await?;
+    let RawReplies { mut values, is_repeated, mut missing } =
+        connection.send(&calls, repeat).await?;
     let forgotten: Vec<usize> =
         (0..values.len()).filter(|&i| is_forgotten_script(&values[i])).collect();
     let mut are_repeated = is_repeated;
@@ -193,6 +196,7 @@ pub(crate) async fn send(
         let again = pipeline(again.map(|(_, call)| with_text(call)));
         let again = connection.send(&again, repeat).await?;
         are_repeated |= again.is_repeated;
+        missing = missing.or(again.missing);
         for (i, value) in forgotten.into_iter().zip(again.values) {
             values[i] = value;
         }
@@ -200,6 +204,7 @@ pub(crate) async fn send(
     Ok(Replies {
         values: values.into_iter().map(|value| connection.check(value)).collect(),
         are_repeated,
+        missing,
     })
 }
 

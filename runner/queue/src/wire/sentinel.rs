@@ -73,7 +73,7 @@ pub(super) async fn locate(
     if let Some(Primary { host, port, .. }) = newest {
         let uses_tls = sentinels.nodes.first().is_some_and(NodeAddress::uses_tls);
         let refused = |reason| QueueError::Address { url: settings.public_url(), reason };
-        return NodeAddress::tcp(host, port, uses_tls).map_err(refused);
+        return settings.node_addresses().node(&host, port, uses_tls).map_err(refused);
     }
     let url = settings.public_url();
     if let Some(masters) = watched {

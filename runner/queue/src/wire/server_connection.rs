@@ -30,6 +30,8 @@ pub(crate) struct RawReplies {
     pub(crate) values: Vec<Value>,
     /// They were sent more than once: an earlier try may have been carried out.
     pub(crate) is_repeated: bool,
+    /// What the writes lack of the copies that were waited for.
+    pub(crate) missing: Option<String>,
 }
 
 /// When commands without a reply are sent again over the next connection.
@@ -39,6 +41,9 @@ pub(crate) enum Repeat {
     Unsent,
     /// Also if they may have been carried out: doing so twice has the effect of doing so once.
     Always,
+    /// As [`Self::Always`]; and the call ends when the writes have the copies that the settings demand, or after a
+    /// bounded wait.
+    Durably,
 }
 
 /// Why a call got no replies.
@@ -46,6 +51,10 @@ pub(super) struct SendFailure {
     pub(super) error: QueueError,
     /// Redis cannot have received anything of it.
     pub(super) is_unsent: bool,
+}
+
+fn is_carried_out(value: &Value) -> bool {
+    !matches!(value, Value::ServerError(_))
 }
 
 #[derive(Clone)]
@@ -115,7 +124,11 @@ impl ServerConnection {
             self.latency.saw(sent_at.elapsed(), replies.is_ok());
             let Failed { error, is_closed, is_unsent } = match replies {
                 Ok(values) if values.len() == wanted.len() => {
-                    return Ok(RawReplies { values, is_repeated });
+                    let waits = repeat == Repeat::Durably && values.iter().any(is_carried_out);
+                    match if waits { link.wait_for_copies(commands).await } else { Ok(None) } {
+                        Ok(missing) => return Ok(RawReplies { values, is_repeated, missing }),
+                        Err(failed) => failed,
+                    }
                 }
                 Ok(values) => {
                     let (had, sent) = (values.len(), wanted.len());
@@ -125,7 +138,7 @@ impl ServerConnection {
                 Err(failed) => failed,
             };
             is_repeated |= !is_unsent;
-            let may_repeat = is_unsent || (is_closed && repeat == Repeat::Always);
+            let may_repeat = is_unsent || (is_closed && repeat != Repeat::Unsent);
             if !may_repeat || tried == TRIES_MAX {
                 return failed(QueueError::of_redis(error), !is_repeated);
             }

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::error::{QueueError, TlsProblem};
 use crate::wire::address::{Address, NodeAddress, Sentinels, Target};
+use crate::wire::copy_waits::CopyStats;
+use crate::wire::durability::{Copies, Durability};
+use crate::wire::node_addresses::NodeAddresses;
 use crate::wire::small_file;
 use crate::wire::stream::{DialError, Traffic};
 use crate::wire::tls::TlsFiles;
@@ -34,6 +38,9 @@ pub struct ConnectionSettings {
     pub(crate) tls: TlsFiles,
     /// One server of those that the URL leads to.
     node: Option<NodeAddress>,
+    node_addresses: NodeAddresses,
+    durability: Durability,
+    copy_stats: Arc<CopyStats>,
 }
 
 #[derive(Clone)]
@@ -56,7 +63,15 @@ impl ConnectionSettings {
     /// primary that Redis Sentinel names (`rediss-sentinel://` for TLS).
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), password: None, tls: TlsFiles::default(), node: None }
+        Self {
+            url: url.into(),
+            password: None,
+            tls: TlsFiles::default(),
+            node: None,
+            node_addresses: NodeAddresses::default(),
+            durability: Durability::default(),
+            copy_stats: Arc::default(),
+        }
     }
 
     /// The password; it replaces one in the URL.
@@ -89,6 +104,51 @@ impl ConnectionSettings {
     ) -> Self {
         (self.tls.cert, self.tls.key) = (Some(cert.into()), Some(key.into()));
         self
+    }
+
+    /// Other addresses for servers that a cluster or a sentinel names, each `host:port`: the announced one, and the
+    /// one to use in its node. The certificate must be for the latter.
+    ///
+    /// # Errors
+    /// [`QueueError::Address`] for what is no `host:port`.
+    pub fn with_node_addresses(
+        mut self,
+        pairs: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, QueueError> {
+        self.node_addresses = NodeAddresses::read(pairs).map_err(|url| QueueError::Address {
+            url,
+            reason: "an address of a server is host:port".to_owned(),
+        })?;
+        Ok(self)
+    }
+
+    /// The addresses for servers that others name.
+    pub(crate) fn node_addresses(&self) -> &NodeAddresses {
+        &self.node_addresses
+    }
+
+    /// What a push and a settlement survive once they are confirmed. The default is [`Durability::Async`].
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// What a confirmed write survives.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// How waits for copies ended, on all connections with these settings and their clones.
+    pub fn copy_stats(&self) -> Arc<CopyStats> {
+        Arc::clone(&self.copy_stats)
+    }
+
+    /// The copies that a write must have before it is confirmed.
+    pub(crate) fn copies(&self) -> Option<Copies> {
+        let address = Address::parse(&self.url).ok();
+        let is_single = |address: &Address| matches!(address.target, Target::Server(_));
+        Copies::of(self.durability, !address.as_ref().is_some_and(is_single))
     }
 
     /// Checks the URL and every file, and connects to nothing.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use redis::{Arg, Cmd, Value};
 
 use crate::wire::address::NodeAddress;
+use crate::wire::node_addresses::NodeAddresses;
 use crate::wire::reply::text;
 
 /// The number of slots of every cluster.
@@ -64,7 +65,11 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// Reads the reply to `CLUSTER SLOTS` of the server at `asked`.
-    pub(super) fn read(reply: &Value, asked: &NodeAddress) -> Option<Self> {
+    pub(super) fn read(
+        reply: &Value,
+        asked: &NodeAddress,
+        addresses: &NodeAddresses,
+    ) -> Option<Self> {
         let Value::Array(rows) = reply else { return None };
         let mut found = Vec::with_capacity(rows.len());
         for row in rows {
@@ -75,7 +80,8 @@ impl SlotMap {
             };
             let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
             let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
-            found.push((first, last, node_of(text(host).unwrap_or_default(), *port, asked)?));
+            let host = text(host).unwrap_or_default();
+            found.push((first, last, node_of(host, *port, asked, addresses)?));
         }
         let mut primaries: Vec<NodeAddress> = found.iter().map(|(.., node)| node.clone()).collect();
         primaries.sort_unstable_by_key(ToString::to_string);
@@ -122,10 +128,15 @@ impl SlotMap {
 }
 
 /// A server as another one names it. An empty host is the one that was asked.
-pub(super) fn node_of(host: &str, port: i64, asked: &NodeAddress) -> Option<NodeAddress> {
+pub(super) fn node_of(
+    host: &str,
+    port: i64,
+    asked: &NodeAddress,
+    addresses: &NodeAddresses,
+) -> Option<NodeAddress> {
     let NodeAddress::Tcp { host: asked_host, tls, .. } = asked else { return None };
     let host = if host.is_empty() { asked_host.as_str() } else { host };
-    NodeAddress::tcp(host.to_owned(), u16::try_from(port).ok()?, tls.is_some()).ok()
+    addresses.node(host, u16::try_from(port).ok()?, tls.is_some()).ok()
 }
 
 #[cfg(test)]
@@ -173,11 +184,11 @@ mod tests {
             Value::Array(vec![Value::Int(first), Value::Int(last), Value::Array(server)])
         };
         let reply = Value::Array(vec![row(8_000, 16_383, 2), row(0, 99, 1), row(101, 7_999, 1)]);
-        let mut map = SlotMap::read(&reply, &at(1)).unwrap();
+        let mut map = SlotMap::read(&reply, &at(1), &NodeAddresses::default()).unwrap();
         assert_eq!((map.node_of(5), map.node_of(100)), (Some(&at(1)), None));
         assert_eq!((map.node_of(16_383), map.first_uncovered()), (Some(&at(2)), Some(100)));
         map.record_move(5, at(3));
         assert_eq!((map.node_of(5), map.primaries().len()), (Some(&at(3)), 2));
-        assert!(SlotMap::read(&Value::Nil, &at(1)).is_none());
+        assert!(SlotMap::read(&Value::Nil, &at(1), &NodeAddresses::default()).is_none());
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Traffic {
     read: AtomicU64,
     /// Calls that wait for a reply.
     awaited: AtomicUsize,
+    /// Calls that the server answers late on purpose, and nothing before.
+    blocking: AtomicUsize,
     failure: OnceLock<TlsProblem>,
     session: Option<TlsSession>,
 }
@@ -70,8 +72,16 @@ impl Traffic {
         AwaitedReply(self)
     }
 
+    /// Whether a reply is due that the server does not delay on purpose.
     pub(crate) fn awaits_replies(&self) -> bool {
-        self.awaited.load(Ordering::Relaxed) > 0
+        self.awaited.load(Ordering::Relaxed) > 0 && self.blocking.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts a call that the server answers late on purpose, and no other before it, until the returned value is
+    /// dropped.
+    pub(crate) fn block(&self) -> BlockingCall<'_> {
+        self.blocking.fetch_add(1, Ordering::Relaxed);
+        BlockingCall(self)
     }
 
     pub(crate) fn session(&self) -> Option<&TlsSession> {
@@ -90,6 +100,15 @@ pub(crate) struct AwaitedReply<'t>(&'t Traffic);
 impl Drop for AwaitedReply<'_> {
     fn drop(&mut self) {
         self.0.awaited.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A call that the server answers late on purpose.
+pub(crate) struct BlockingCall<'t>(&'t Traffic);
+
+impl Drop for BlockingCall<'_> {
+    fn drop(&mut self) {
+        self.0.blocking.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -142,8 +142,10 @@ impl Queue {
         if calls.is_empty() {
             return Ok(reply);
         }
-        let Replies { values, are_repeated } =
-            script::send(&self.connection, calls, Repeat::Always).await?;
+        // A lease that is lost is given again; only a verdict needs copies.
+        let repeat = if turn.settle.is_empty() { Repeat::Always } else { Repeat::Durably };
+        let Replies { values, are_repeated, missing: _ } =
+            script::send(&self.connection, calls, repeat).await?;
         for (part, value) in parts.into_iter().zip(values) {
             if let Err(error) = value.and_then(|value| reply.read(part, value, turn)) {
                 reply.error.get_or_insert(error);

@@ -13,16 +13,16 @@ use crate::fixture::{call, job, job_in};
 
 const TOPICS: [&str; 6] = ["mail", "order.close", "sms", "video", "invoice", "search"];
 
-async fn connect(cluster: &RedisCluster) -> Queue {
+pub(crate) async fn connect(cluster: &RedisCluster) -> Queue {
     Queue::connect(&ConnectionSettings::new(cluster.url()), "duebox").await.unwrap()
 }
 
-fn topic(name: &str) -> TopicName {
+pub(crate) fn topic(name: &str) -> TopicName {
     TopicName::new(name).unwrap()
 }
 
 /// Promotes and leases up to nine jobs of a topic, and acks them; returns their ids.
-async fn run(queue: &Queue, name: &str) -> BTreeSet<String> {
+pub(crate) async fn run(queue: &Queue, name: &str) -> BTreeSet<String> {
     let shard = topic(name).first_shard();
     let call = call(9);
     let promote = Some(Promotion { jobs: 9, skip: 0, discards_bad: false });
@@ -131,7 +131,7 @@ async fn slots_move_under_load() {
 }
 
 /// The id of the server that has a slot, in the output of CLUSTER SLOTS.
-fn owner_of(output: &str, slot: &str) -> Option<String> {
+pub(crate) fn owner_of(output: &str, slot: &str) -> Option<String> {
     let slot: u16 = slot.parse().ok()?;
     let lines: Vec<&str> = output.lines().collect();
     lines.windows(5).find_map(|part| {

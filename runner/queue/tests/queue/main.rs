@@ -57,11 +57,15 @@ mod half_open;
 mod reconnect;
 // Slots that are spread over servers.
 mod cluster;
+mod cluster_migration;
+// Copies on replicas and disks.
+mod durability;
 // A primary that sentinels name, and its failover.
 mod sentinel;
 // TLS, rotated credentials, and addresses that lead elsewhere.
 mod connect;
 mod permissions;
+mod topology_tls;
 // Many jobs, odd bytes, and nothing left behind.
 mod volume;
 // Random lives of jobs against a model of the queue.

@@ -48,8 +48,9 @@ fn a_daemon_may_send_what_the_sources_send_and_nothing_else() {
     // By names that a variable holds.
     let indirect = ["psubscribe", "subscribe", "evalsha", "evalsha_ro", "eval", "eval_ro"];
     let sent: BTreeSet<String> = sent.into_iter().chain(indirect.map(str::to_owned)).collect();
-    // With Sentinel or Cluster only. The guide adds them to the rules.
-    let of_topology = ["role", "sentinel", "asking", "cluster"].map(str::to_owned);
+    // With Sentinel, Cluster or a durability only. The guide adds them to the rules.
+    let of_topology =
+        ["role", "sentinel", "asking", "cluster", "wait", "waitaof"].map(str::to_owned);
     let named: BTreeSet<String> = named.into_iter().chain(of_topology).collect();
     assert_eq!(named, sent);
 }
@@ -63,7 +64,13 @@ fn the_guide_has_the_rules() {
         let rules = role.acl_rules("duebox");
         assert!(guide.contains(&rules), "docs/guide/redis.md has not:\n{rules}");
     }
-    for rule in ["+role", "+sentinel|get-master-addr-by-name", "+cluster|slots +asking"] {
+    for rule in [
+        "+role",
+        "+sentinel|get-master-addr-by-name",
+        "+cluster|slots +asking",
+        "+wait",
+        "+waitaof",
+    ] {
         assert!(guide.contains(rule), "docs/guide/redis.md has not: {rule}");
     }
 }

@@ -12,7 +12,7 @@ use super::super::support::failure::{FAILED, Failure};
 use super::super::support::{output, target};
 use super::sentinels::Sentinels;
 use crate::manifest::Manifest;
-use crate::redis_host::fitness::{self, Facts, Fitness};
+use crate::redis_host::fitness::{self, Facts};
 
 /// How often the server is asked for its latency and its clock.
 const ASKED: usize = 20;
@@ -77,11 +77,16 @@ pub(super) fn examine(manifest: &Manifest, json: bool) -> Result<ExitCode, Failu
 }
 
 async fn ask(queue: &Queue, url: String, user: String) -> Result<ServerReport, QueueError> {
-    let missing = queue.missing_permissions(Role::Daemon).await?;
-    let (latency_us, skew) = measure(queue).await?;
-    let fitness = fitness::examine(&mut queue.redis(), !queue.cluster_primaries().is_empty()).await;
-    let Fitness { unfit, warnings, facts } =
-        fitness.map_err(|unfit| QueueError::Refused(unfit.to_string()))?;
+    let missing_permissions = queue.missing_permissions(Role::Daemon).await?;
+    let (latency_us, clock_skew_ms) = measure(queue).await?;
+    let Fitness { mut unfit, mut warnings, facts } = examine_each(queue).await?;
+    match queue.check_durability().await {
+        Ok(missing) => warnings.extend(
+            missing.map(|missing| format!("pushes are answered as unconfirmed: {missing}")),
+        ),
+        Err(error @ QueueError::Durability { .. }) => unfit.push(error.to_string()),
+        Err(error) => return Err(error),
+    }
     Ok(ServerReport {
         url,
         user,
@@ -90,11 +95,35 @@ async fn ask(queue: &Queue, url: String, user: String) -> Result<ServerReport, Q
         cluster: queue.cluster_primaries(),
         sentinels: None,
         latency_us,
-        clock_skew_ms: skew,
-        missing_permissions: missing,
-        unfit: unfit.iter().map(ToString::to_string).collect(),
-        warnings: warnings.iter().map(ToString::to_string).collect(),
+        clock_skew_ms,
+        missing_permissions,
+        unfit,
+        warnings,
     })
+}
+
+/// What is unfit and what is a risk on any server, and what the first one says of itself.
+struct Fitness {
+    unfit: Vec<String>,
+    warnings: Vec<String>,
+    facts: Facts,
+}
+
+async fn examine_each(queue: &Queue) -> Result<Fitness, QueueError> {
+    let (mut unfit, mut warnings, mut facts) = (Vec::new(), Vec::new(), None);
+    for (address, mut server) in queue.redis_of_each() {
+        let examined = fitness::examine(&mut server, address.is_some()).await;
+        let examined = examined.map_err(|unfit| QueueError::Refused(unfit.to_string()))?;
+        let named = |text: String| match &address {
+            None => text,
+            Some(address) => format!("{address}: {text}"),
+        };
+        unfit.extend(examined.unfit.iter().map(|reason| named(reason.to_string())));
+        warnings.extend(examined.warnings.iter().map(|warning| named(warning.to_string())));
+        facts.get_or_insert(examined.facts);
+    }
+    let facts = facts.ok_or_else(|| QueueError::NoReply("no server is known".to_owned()))?;
+    Ok(Fitness { unfit, warnings, facts })
 }
 
 /// The latency of short commands, and how far Redis' clock is ahead, in ms. The clock is taken from the fastest

@@ -7,7 +7,7 @@ use duebox_queue::Queue;
 
 use super::page::{About, Page};
 
-/// Values from `INFO`.
+/// Values from `INFO`; in a cluster those of all primaries together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RedisInfo {
     used: Option<u64>,
@@ -19,11 +19,25 @@ pub(super) struct RedisInfo {
 impl RedisInfo {
     /// Reads `INFO`; missing values stay `None`.
     pub(super) async fn read(queue: &Queue) -> Self {
-        let mut connection = queue.redis();
-        let mut info = redis::cmd("INFO");
-        info.arg("memory").arg("stats").arg("persistence");
-        let text: Result<String, _> = info.query_async(&mut connection).await;
-        text.map(|text| Self::parse(&text)).unwrap_or_default()
+        let asked = queue.redis_of_each().into_iter().map(|(_, mut server)| async move {
+            let mut info = redis::cmd("INFO");
+            info.arg("memory").arg("stats").arg("persistence");
+            let text: Result<String, _> = info.query_async(&mut server).await;
+            text.map(|text| Self::parse(&text)).ok()
+        });
+        let told = futures_util::future::join_all(asked).await;
+        told.into_iter().reduce(|all, one| Some(all?.and(one?))).flatten().unwrap_or_default()
+    }
+
+    /// The values of two servers together. There is a limit if both have one.
+    fn and(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        Self {
+            used: sum(self.used, other.used),
+            max: sum(self.max, other.max),
+            evicted: sum(self.evicted, other.evicted),
+            persists: self.persists.zip(other.persists).map(|(one, other)| one && other),
+        }
     }
 
     fn parse(text: &str) -> Self {
@@ -95,5 +109,8 @@ mod tests {
         assert_eq!(figures.persists, Some(false));
         assert_eq!(RedisInfo::parse("maxmemory:5\r\n").max, Some(5));
         assert_eq!(RedisInfo::parse(""), RedisInfo::default());
+        let other = RedisInfo::parse("used_memory:24\r\nmaxmemory:7\r\nevicted_keys:0\r\n");
+        let both = figures.and(other);
+        assert_eq!((both.used, both.max, both.evicted), (Some((1 << 20) + 24), None, Some(3)));
     }
 }

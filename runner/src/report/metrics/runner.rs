@@ -156,6 +156,14 @@ fn write_redis(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
         &About::new("redis_errors", "Round trips without a reply."),
         each().map(|(labels, traffic)| (labels, traffic.failed())),
     )?;
+    let waits = [("kept", sources.copies.kept()), ("short", sources.copies.short())];
+    page.counters(
+        &About::new(
+            "redis_copies",
+            "Calls that waited for copies of their writes; short: they did not exist in time.",
+        ),
+        waits.map(|(outcome, count)| (vec![word("outcome", outcome)], count)),
+    )?;
     page.gauge(
         &About::new("topics_sick", "Topics (each shard counts) with keys that Redis refuses now."),
         sources.sick_topics.count() as f64,
