@@ -45,7 +45,7 @@ fn the_page_of_the_first_handler_works() {
     run(push, &project);
     daemon.wait_for_line("the greeting", |line| line.message() == "Hello, Ada");
     let is_settled = |id: &str| verdicts(&daemon).iter().any(|verdict| verdict.id == id);
-    duebox_harness::eventually("both are settled", || is_settled("ada") && is_settled("nobody"));
+    duebox_harness::eventually("both are settled", || is_settled("ada") && is_settled("unnamed"));
     let printed = run(settled, &project);
     assert!(printed.contains("ada") && printed.contains("whom to greet?"), "{printed}");
     run(change, &project);

@@ -124,7 +124,7 @@ fn start(ctx: &Ctx<'_>, name: &str) -> rquickjs::Result<Entry> {
     Ok(Entry { payload, run: save("run")?, poll: save("poll")? })
 }
 
-/// The payload as the handler gets it, or why it is none.
+/// The payload as the handler gets it, or what is wrong with it.
 fn payload<'js>(
     ctx: &Ctx<'js>,
     kind: PayloadKind,
