@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 
+use duebox_engine_abi as abi;
 use rquickjs::convert::List;
 use rquickjs::function::Func;
 use rquickjs::{CaughtError, Ctx, IntoJs, Object, Result, TypedArray, Value};
 use url::Url;
-
-use crate::abi;
 
 /// A line of a stack in `duebox.js`.
 const SDK_FRAME: &str = "(duebox:";
