@@ -10,6 +10,8 @@ use crate::{host, random};
 
 /// Bytes that a job may allocate before the memory of its instance grows. An instance that has grown is not reset.
 const RESERVE: usize = 4 << 20;
+/// Pages of the largest memory.
+const PAGES_MAX: usize = 65_535;
 
 /// What `run` of `_duebox_start.py` returns, besides the verdicts 0 and 2.
 mod code {
@@ -65,11 +67,30 @@ impl Runtime {
             })
         });
         match verdict {
-            code::STACK_OVERFLOW => abi::overflow_stack(),
-            code::OUT_OF_MEMORY => abi::trap(),
+            code::STACK_OVERFLOW => end_overflown(),
+            code::OUT_OF_MEMORY => end_out_of_memory(),
             verdict => verdict,
         }
     }
+}
+
+/// Ends the instance with an overflow of the stack of calls, so that the failure has this class. The recursion uses
+/// nothing of the engine's own stack, which is smaller.
+fn end_overflown() -> ! {
+    static NEXT: fn(u32) -> u32 = recurse;
+    fn recurse(depth: u32) -> u32 {
+        // SAFETY: a reference to a static. The compiler must not know which function it calls.
+        let next = unsafe { std::ptr::read_volatile(&raw const NEXT) };
+        next(depth.wrapping_add(1)).wrapping_add(depth)
+    }
+    recurse(abi::clock(1) as u32);
+    abi::trap()
+}
+
+/// Ends the instance. The host refuses to grow its memory to the full address space, which gives the failure its class.
+fn end_out_of_memory() -> ! {
+    core::arch::wasm32::memory_grow::<0>(PAGES_MAX);
+    abi::trap()
 }
 
 /// An interpreter without files, environment and signals.

@@ -151,9 +151,15 @@ def _redirect(response, url):
     location = response.headers.get("location")
     if response.status not in _REDIRECTS or location is None:
         return None
+    if any(letter <= " " or letter in "\\\x7f" for letter in location):
+        return None
     try:
-        target = _clean(_urljoin(url, location))
-        return target if _urlsplit(target).scheme in ("http", "https") else None
+        given = _urlsplit(location)
+        target = _urlsplit(_clean(_urljoin(url, location)))
+        # The port is checked when it is read.
+        is_valid = target.scheme in ("http", "https") and target.hostname and target.port != 0
+        is_valid = is_valid and "@" not in target.netloc and (given.netloc or not given.scheme)
+        return target.geturl() if is_valid else None
     except ValueError:
         return None
 
