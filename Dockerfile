@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 #
-# A small image of the daemon: one binary, the C library and certificates. It runs without root on a read-only root
+# A small image of the daemon: one binary, the engine of Python handlers, the C library and certificates. It runs without root on a read-only root
 # file system and contains no shell. docs/guide/operations.md describes how to deploy it.
 #
 #   docker build -t duebox .
@@ -19,7 +19,9 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     --mount=type=cache,target=/src/sdk/javascript/target \
+    --mount=type=cache,target=/src/sdk/python/target \
     sdk/javascript/build.sh \
+    && sdk/python/build.sh \
     && cargo build --release --locked -p duebox \
     && packaging/image/layout.sh /image target/release/duebox \
     && packaging/image/layout.sh /all-in-one target/release/duebox /usr/bin/redis-server \

@@ -34,7 +34,7 @@ pub(crate) const RUST: Variant = Variant {
     row: Row::DrainRust,
 };
 /// All measured variants.
-pub(crate) const VARIANTS: [Variant; 5] = [
+pub(crate) const VARIANTS: [Variant; 6] = [
     RUST,
     Variant {
         name: "AssemblyScript, fresh",
@@ -54,6 +54,13 @@ pub(crate) const VARIANTS: [Variant; 5] = [
         module: "noop-js",
         mode: "snapshot",
         row: Row::DrainJavaScript,
+        ..RUST
+    },
+    Variant {
+        name: "Python, snapshot",
+        module: "noop-py",
+        mode: "snapshot",
+        row: Row::DrainPython,
         ..RUST
     },
     Variant {

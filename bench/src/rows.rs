@@ -96,6 +96,7 @@ rows! {
     DrainAssemblyScript: Drain, "drain, AssemblyScript, fresh instance each", "jobs/s", AtLeast(100_000.0);
     DrainGo: Drain, "drain, Go, from a snapshot", "jobs/s", AtLeast(15_000.0);
     DrainJavaScript: Drain, "drain, TypeScript, from a snapshot", "jobs/s", AtLeast(60_000.0);
+    DrainPython: Drain, "drain, Python, from a snapshot", "jobs/s", AtLeast(30_000.0);
     DrainWarm: Drain, "drain, Rust, warm", "jobs/s", AtLeast(130_000.0);
     Trips: Drain, "Redis round trips per job", "", AtMost(0.02);
     Commands: Drain, "Redis commands per job, scripts included", "", AtMost(0.2);

@@ -1,7 +1,7 @@
 //! `./dev bench sandbox`: the host's whole cost of a job without Redis and without the daemon, from
 //! the call that runs the handler to its report. The handlers of the SDKs ack without reading the job;
-//! json-js parses one of 1 kB. One thread runs job after job for a fixed time; a job that is not acked fails the
-//! bench.
+//! json-js and json-py parse one of 1 kB. One thread runs job after job for a fixed time; a job that is
+//! not acked fails the bench.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -24,8 +24,9 @@ use crate::results::median;
 
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
-/// The handler that parses its payload, and the length of that, in bytes.
-const JSON: &str = "json-js";
+/// The handlers that parse their payload, and the length of that, in bytes.
+const JSON_JS: &str = "json-js";
+const JSON_PY: &str = "json-py";
 const JSON_BYTES: usize = 1_000;
 const WARM: Instances = Instances { snapshot: false, jobs_each: 1_000 };
 /// Jobs between two readings of the clock.
@@ -115,6 +116,7 @@ pub(crate) fn measure(args: &SandboxArgs) -> anyhow::Result<String> {
         ("loading a cached Go module", "noop-go", FRESH, 5.0),
         ("loading a cached Go snapshot", "noop-go", SNAPSHOT, 5.0),
         ("loading TypeScript, engine cached", "noop-js", SNAPSHOT, 50.0),
+        ("loading Python, engine cached", "noop-py", SNAPSHOT, 400.0),
     ] {
         if !is_wanted(name) {
             continue;
@@ -148,7 +150,7 @@ pub(crate) fn processor_us(
     Ok(median(&figures))
 }
 
-fn cases() -> [(&'static str, &'static str, Instances, Target); 12] {
+fn cases() -> [(&'static str, &'static str, Instances, Target); 16] {
     let warm = Target::AtMost(1.0);
     [
         ("noop-rust", "fresh", FRESH, Target::AtMost(8.0)),
@@ -161,8 +163,12 @@ fn cases() -> [(&'static str, &'static str, Instances, Target); 12] {
         ("noop-go", "warm from a snapshot", Instances { snapshot: true, ..WARM }, warm),
         ("noop-js", "snapshot", SNAPSHOT, Target::AtMost(20.0)),
         ("noop-js", "warm", WARM, Target::None),
-        (JSON, "snapshot", SNAPSHOT, Target::AtMost(35.0)),
-        (JSON, "warm", WARM, Target::None),
+        (JSON_JS, "snapshot", SNAPSHOT, Target::AtMost(35.0)),
+        (JSON_JS, "warm", WARM, Target::None),
+        ("noop-py", "snapshot", SNAPSHOT, Target::AtMost(45.0)),
+        ("noop-py", "warm", WARM, Target::None),
+        (JSON_PY, "snapshot", SNAPSHOT, Target::None),
+        (JSON_PY, "warm", WARM, Target::None),
     ]
 }
 
@@ -197,7 +203,7 @@ fn load(
 
 /// The payload of a handler's jobs.
 fn payload(args: &SandboxArgs, module: &str) -> anyhow::Result<Bytes> {
-    if module != JSON {
+    if module != JSON_JS && module != JSON_PY {
         return Ok(Bytes::from("x".repeat(usize::try_from(args.payload)?)));
     }
     let mut text = r#"{"id":42,"items":[{"sku":"tea","count":2}"#.to_owned();

@@ -118,7 +118,8 @@ impl Settings {
     }
 }
 
-/// Where a handler in TypeScript would be: next to the folder of the modules.
+/// Where a handler that is a source would be: next to the folder of the modules.
 pub(crate) fn source_of(handlers: &Path, handler: &str) -> PathBuf {
-    handlers.join("..").join(handler).join("index.ts")
+    let file = if handler.ends_with("-py") { "main.py" } else { "index.ts" };
+    handlers.join("..").join(handler).join(file)
 }

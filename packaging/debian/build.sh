@@ -10,6 +10,7 @@ fail() { printf 'debian: %s\n' "$*" >&2; exit 1; }
 [ $# -eq 2 ] || fail "usage: packaging/debian/build.sh FOLDER BINARY"
 out=$1 binary=$2
 [ -x "$binary" ] || fail "$binary is missing; run: cargo build --release -p duebox"
+[ -s sdk/python/build/engine.wasm ] || fail "the engine of Python handlers is missing; run: sdk/python/build.sh"
 command -v dpkg-shlibdeps >/dev/null || fail "dpkg-shlibdeps is missing (apt-get install dpkg-dev); it finds the needed libraries"
 
 PATH=$root/.tools/cargo-deb/bin:$PATH

@@ -71,6 +71,9 @@ eventually "the topic is served after a reload" logged '"serving","topic":"hello
 box setpriv --reuid nobody --clear-groups duebox push --manifest /etc/duebox/duebox.toml hello Ada >/dev/null
 eventually "a job of another user runs" logged '"Hello, Ada"'
 say job "a TypeScript handler was read and ran in the hardened service"
+box sh -c 'printf "def handle(payload): print(\"Hello from Python\")\n" >/etc/duebox/hello.py'
+box duebox invoke /etc/duebox/hello.py --payload '{}' | grep -q 'Hello from Python' || fail "a handler in Python does not run"
+say python "a handler in Python runs"
 exposure=$(box systemd-analyze security duebox --no-pager | sed -n 's/.*Overall exposure level.*: \([0-9.]*\).*/\1/p')
 [ "$(printf '%s\n' "$exposure" 2.0 | sort -V | head -n 1)" = "$exposure" ] || fail "systemd rates the exposure $exposure, above 2.0"
 say hardening "systemd rates the exposure $exposure of 10"

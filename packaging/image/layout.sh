@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lays out the root of a container image: programs, stripped, with the libraries that they are linked against,
-# certificates, a user, and nothing else. The Dockerfile and ./dev image use it, so both build the same image.
+# certificates, a user, the engine of Python handlers, and nothing else. The Dockerfile and ./dev image use it, so both build the same image.
 #
 #   packaging/image/layout.sh ROOT PROGRAM…
 set -euo pipefail
@@ -10,6 +10,8 @@ fail() { printf 'layout: %s\n' "$*" >&2; exit 1; }
 root=$1
 shift
 certificates=/etc/ssl/certs/ca-certificates.crt
+engine=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/sdk/python/build/engine.wasm
+[ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
 [ -s "$certificates" ] || fail "$certificates is missing; install ca-certificates"
 
 for program in "$@"; do
@@ -23,6 +25,8 @@ for program in "$@"; do
   done
 done
 
+# Where the program looks for it.
+install -D -m 0644 "$engine" "$root/usr/local/lib/duebox/python.wasm"
 install -d -m 0755 "$root/etc/duebox" "$root/var/cache"
 install -d -m 1777 "$root/tmp"
 install -D -m 0644 "$certificates" "$root$certificates"

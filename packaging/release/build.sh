@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts what a release consists of into dist/: the stripped binary as an archive, a Debian package, a wheel and npm
+# Puts what a release consists of into dist/: the stripped binary with the engine of Python handlers as an archive, a Debian package, a wheel and npm
 # packages, the container images, the SDKs and library crates as their registries take them, a list of all crates in the
 # binary (SBOM), and the digests of all files. All forms contain the same binary. Nothing is uploaded.
 #
@@ -15,6 +15,8 @@ for program in buildah dpkg-shlibdeps npm objdump python3 strip; do
   command -v "$program" >/dev/null || fail "$program is missing"
 done
 [ -x "$binary" ] || fail "$binary is missing; run: cargo build --release -p duebox"
+engine=sdk/python/build/engine.wasm
+[ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 [ "$("$binary" --version)" = "duebox $version" ] || fail "$binary is $("$binary" --version), not version $version"
@@ -32,6 +34,9 @@ name=duebox-$version-$target
 folder=target/dist/$name
 mkdir -p "$folder"
 cp "$stripped" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$folder/"
+# Where the program looks for it.
+install -D -m 0644 "$engine" "$folder/languages/python.wasm"
+install -m 0644 sdk/python/LICENSE-PYTHON "$folder/languages/"
 "$stripped" manual "$folder/manual"
 for shell in bash fish zsh; do "$stripped" completions "$shell" >"$folder/duebox.$shell"; done
 tar -C target/dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"

@@ -20,14 +20,14 @@ grep -Fq "[$new]: https://github.com/duebox/duebox/releases/tag/v$new" CHANGELOG
 
 quoted=${old//./\\.}
 # The first version of a Cargo.toml is its own; the workspace's dependencies on its crates have it too.
-for manifest in Cargo.toml sdk/rust/Cargo.toml sdk/javascript/Cargo.toml; do
+for manifest in Cargo.toml sdk/rust/Cargo.toml sdk/javascript/Cargo.toml sdk/python/Cargo.toml sdk/engine-abi/Cargo.toml; do
   sed -i "0,/^version = \"$quoted\"/s//version = \"$new\"/" "$manifest"
 done
 sed -i "/^duebox-/s/version = \"$quoted\"/version = \"$new\"/" Cargo.toml
 sed -i "s/\"version\": \"$quoted\"/\"version\": \"$new\"/" sdk/assemblyscript/package.json sdk/javascript/types/package.json
 sed -i "s|duebox:$quoted\$|duebox:$new|" examples/sidecar/k8s/shop.yaml
 sed -i "s/^Version $quoted (/Version $new (/" README.md
-for workspace in . fuzz handlers sdk/rust sdk/javascript; do
+for workspace in . fuzz handlers sdk/rust sdk/javascript sdk/python; do
   [ ! -f "$workspace/Cargo.lock" ] || (cd "$workspace" && cargo update --quiet --workspace --offline)
 done
 printf 'the version is %s now. Next: ./dev release --check, commit, and tag v%s and sdk/go/v%s\n' "$new" "$new" "$new"

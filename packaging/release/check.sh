@@ -41,9 +41,18 @@ first_job() {
   say "$name" "a new project ran a job and drained"
 }
 
+# python_job NAME PROGRAM: a handler in Python, with the engine of the package.
+python_job() {
+  printf 'def handle(payload): print("Hello,", payload["name"])\n' >"$1.py"
+  "$2" invoke "$1.py" --payload '{"name":"Ada"}' >"$1.invoke" || fail "a handler in Python fails: $(cat "$1.invoke")"
+  grep -q 'Hello, Ada' "$1.invoke" || fail "a handler in Python greets nobody: $(cat "$1.invoke")"
+  say "$1" "a handler in Python runs"
+}
+
 archive() {
   tar -xzf "$(one "duebox-$version-*-linux-gnu.tar.gz")"
   first_job archive "$(echo "$work"/duebox-"$version"-*/duebox)"
+  python_job archive "$(echo "$work"/duebox-"$version"-*/duebox)"
 }
 
 debian() { "$root/packaging/debian/check.sh" "$(one "duebox_$version-*.deb")"; }

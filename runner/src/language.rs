@@ -3,22 +3,22 @@
 //! The files that a handler imports are read and joined to a program, which an interpreter in the sandbox runs.
 //! Files are parsed in the sandbox too: a parser of sources does not run in this process.
 
-mod blank;
-mod collect;
-mod embedded;
 mod error;
-mod package;
+mod javascript;
+mod parser;
 mod position;
-mod program;
-mod reader;
-mod resolve;
+mod python;
+mod sources;
 mod watched;
 
 use std::path::Path;
 
+use bytes::Bytes;
 use duebox_sandbox::{Digest, Grants, Handler, Limits, LoadError, Sandbox, Script};
 
 pub use self::error::SourceError;
+pub use self::python::look_for_engine_in;
+use self::sources::Sources;
 pub(crate) use self::watched::{files, has_changed};
 
 /// The languages of source handlers.
@@ -26,6 +26,8 @@ pub(crate) use self::watched::{files, has_changed};
 pub enum Language {
     /// JavaScript and TypeScript.
     JavaScript,
+    /// Python.
+    Python,
 }
 
 impl Language {
@@ -33,16 +35,28 @@ impl Language {
     pub fn of(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()? {
             "js" | "mjs" | "ts" | "mts" => Some(Self::JavaScript),
+            "py" => Some(Self::Python),
             _ => None,
         }
     }
 }
 
+/// The module that runs the programs of a language.
+struct Interpreter {
+    module: Bytes,
+    digest: Digest,
+}
+
+/// A program in the form that its interpreter expects.
+struct Program {
+    bytes: Vec<u8>,
+    interpreter: Interpreter,
+}
+
 /// A source handler with everything that it imports.
 pub struct SourceHandler {
-    program: Vec<u8>,
+    program: Program,
     digest: Digest,
-    interpreter: &'static [u8],
 }
 
 impl SourceHandler {
@@ -51,18 +65,18 @@ impl SourceHandler {
     /// # Errors
     /// [`SourceError`] with the place in the source.
     pub fn read(sandbox: &Sandbox, file: &Path, limits: &Limits) -> Result<Self, SourceError> {
-        let Some((interpreter, reader)) = embedded::ENGINE.zip(embedded::READER) else {
-            return Err(SourceError::NotBuiltIn);
-        };
-        let reader = reader::Reader::start(sandbox, reader)?;
         // Folders above the file are looked at too.
         let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let (program, files) = collect::collect(&reader, &path, limits.module);
-        watched::remember(file, files);
-        let program = program?.encode();
-        let digest =
-            Digest::of(&[Digest::of(interpreter).to_string().as_bytes(), &program].concat());
-        Ok(Self { program, digest, interpreter })
+        let mut sources = Sources::new(limits.module);
+        let program = match Language::of(file) {
+            Some(Language::Python) => python::read(sandbox, &path, &mut sources),
+            Some(Language::JavaScript) | None => javascript::read(sandbox, &path, &mut sources),
+        };
+        watched::remember(file, sources.files);
+        let program = program?;
+        let interpreter = program.interpreter.digest.to_string();
+        let digest = Digest::of(&[interpreter.as_bytes(), &program.bytes].concat());
+        Ok(Self { program, digest })
     }
 
     /// The digest of the program: of all its files, and of the interpreter.
@@ -80,7 +94,15 @@ impl SourceHandler {
         limits: Limits,
         grants: Grants,
     ) -> Result<Handler, LoadError> {
-        let Self { program, digest, interpreter } = self;
-        sandbox.load_script(&Script { interpreter, program, digest: *digest }, limits, grants)
+        let script = self.program.script(self.digest);
+        sandbox.load_script(&script, limits, grants)
+    }
+}
+
+impl Program {
+    fn script(&self, digest: Digest) -> Script<'_> {
+        let Interpreter { module, digest: interpreter_digest } = &self.interpreter;
+        let (interpreter, program) = (&module[..], &self.bytes[..]);
+        Script { interpreter, interpreter_digest: *interpreter_digest, program, digest }
     }
 }

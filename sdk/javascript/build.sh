@@ -22,7 +22,7 @@ target=wasm32-unknown-unknown
 
 # Files of the sources, in a stable order, with the version of the compiler.
 digest() {
-  { (cd "$folder" && find Cargo.toml Cargo.lock .cargo engine reader -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+  { (cd "$folder" && find Cargo.toml Cargo.lock .cargo engine reader ../engine-abi/Cargo.toml ../engine-abi/src -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
     (cd "$here" && rustc --version); } | sha256sum
 }
 

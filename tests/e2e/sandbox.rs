@@ -7,4 +7,5 @@ mod javascript;
 mod javascript_files;
 mod kv_store;
 mod neighbours;
+mod python;
 mod secrets;

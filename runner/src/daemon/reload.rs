@@ -78,6 +78,9 @@ fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<String> {
     if before.runner.compile != after.runner.compile {
         keys.push("runner.compile_memory, runner.compile_time".to_owned());
     }
+    if before.runner.languages != after.runner.languages {
+        keys.push("runner.languages".to_owned());
+    }
     if before.server.listen != after.server.listen {
         keys.push("server.listen".to_owned());
     }

@@ -14,7 +14,7 @@ use duebox_sandbox::{
 use tracing::warn;
 
 use super::smoke::{self, SmokeError};
-use crate::language::{Language, SourceError, SourceHandler};
+use crate::language::{self, Language, SourceError, SourceHandler};
 use crate::manifest::{CompileLimits, Runner, Topic};
 use crate::regular_file;
 pub use crate::regular_file::{Fingerprint, fingerprint};
@@ -145,7 +145,7 @@ pub fn program() -> PathBuf {
     if link.exists() { link } else { std::env::current_exe().unwrap_or(link) }
 }
 
-/// A sandbox of this size, with the memory and the cache that the manifest gives it. `program` is the
+/// A sandbox of this size, with the memory, the cache and the folder of languages that the manifest gives it. `program` is the
 /// `duebox` binary that compiles its modules.
 ///
 /// # Errors
@@ -155,6 +155,7 @@ pub fn sandbox(
     runner: &Runner,
     program: PathBuf,
 ) -> Result<Sandbox, SandboxError> {
+    language::look_for_engine_in(runner.languages.as_deref());
     let mut sandbox = Sandbox::new(config)?;
     sandbox.limit_memory(runner.memory);
     sandbox.use_compiler_process(compiler_process(runner.compile, program));

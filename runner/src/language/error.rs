@@ -13,6 +13,15 @@ pub enum SourceError {
         "this duebox was built without the JavaScript engine; run sdk/javascript/build.sh and build it again, or take a released binary"
     )]
     NotBuiltIn,
+    /// The engine of Python is not installed.
+    #[error(
+        "the Python engine is missing: there is no {}; it is in the release archive, the Debian package and the image, `./dev python` builds it, and `runner.languages` names its folder",
+        list(looked_at)
+    )]
+    NoEngine {
+        /// Where it was looked for.
+        looked_at: Vec<PathBuf>,
+    },
     /// A file cannot be read.
     #[error("{} cannot be read: {error}", path.display())]
     Unreadable {
@@ -35,7 +44,7 @@ pub enum SourceError {
         /// The limit.
         max: usize,
     },
-    /// A file is not JavaScript or TypeScript, or uses what is not supported.
+    /// A file is not in its language, or uses what is not supported.
     #[error("{at}: {message}\n{}", at.shown())]
     Syntax {
         /// Where.
@@ -52,6 +61,11 @@ pub enum SourceError {
         reason: String,
     },
     /// The parser does not start.
-    #[error("the parser of JavaScript does not start: {0}")]
+    #[error("the parser does not start: {0}")]
     Start(String),
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    paths.join(" and no ")
 }

@@ -59,6 +59,7 @@ pub(super) const RUNNER: Keys = Keys {
         "cache",
         "compile_memory",
         "compile_time",
+        "languages",
         "otlp",
         "events",
     ],

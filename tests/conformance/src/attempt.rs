@@ -258,8 +258,9 @@ fn load_source(path: &Path, limits: Limits, grants: Grants) -> Result<Handler, S
 /// The path of a handler: its source in `handlers`, if it needs no build, or else its module in `handlers/build`.
 fn built(name: &str) -> PathBuf {
     let handlers = repository().join("handlers");
-    let source = handlers.join(name).join("index.ts");
-    if source.is_file() { source } else { handlers.join("build").join(format!("{name}.wasm")) }
+    let sources = ["index.ts", "main.py"].map(|file| handlers.join(name).join(file));
+    let source = sources.into_iter().find(|path| path.is_file());
+    source.unwrap_or_else(|| handlers.join("build").join(format!("{name}.wasm")))
 }
 
 /// The root of the repository.

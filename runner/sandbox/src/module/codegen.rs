@@ -25,6 +25,8 @@ pub(super) struct CompileTask<'a> {
     pub(super) binary: &'a [u8],
     /// Whether the code is that of the module's snapshot.
     pub(super) takes_snapshot: bool,
+    /// Whether it is an interpreter of Duebox itself, and not a module of a topic.
+    pub(super) is_interpreter: bool,
     pub(super) limits: &'a Limits,
     pub(super) grants: &'a Grants,
 }

@@ -49,10 +49,21 @@ pub struct Script<'a> {
     /// The interpreter's module. It is trusted, and has all imports of the ABI: what the topic does not grant
     /// is refused when it is called.
     pub interpreter: &'a [u8],
+    /// The digest of the interpreter's module.
+    pub interpreter_digest: Digest,
     /// The program, in the form that the interpreter expects.
     pub program: &'a [u8],
     /// What identifies the handler: a digest of the program and its interpreter.
     pub digest: Digest,
+}
+
+/// An interpreter before it has evaluated a program.
+#[derive(Clone)]
+struct CompiledInterpreter {
+    digest: Digest,
+    kind: EngineKind,
+    code: Module,
+    memory: Module,
 }
 
 /// Compiles modules, in this process or in another one, and keeps them in a cache.
@@ -61,7 +72,7 @@ pub(crate) struct Compiler {
     process: Option<CompilerProcesses>,
     cache: Option<ModuleCache>,
     /// The interpreters in use.
-    interpreters: Mutex<Vec<(Digest, EngineKind, Module)>>,
+    interpreters: Mutex<Vec<CompiledInterpreter>>,
 }
 
 impl Compiler {
@@ -98,7 +109,9 @@ impl Compiler {
         let module = self.cached_or(context, cached, || {
             code::check(&binary)?;
             let Source { limits, grants, .. } = source;
-            self.generate(context, &CompileTask { binary: &binary, takes_snapshot, limits, grants })
+            let (binary, is_interpreter) = (&*binary, false);
+            let task = CompileTask { binary, takes_snapshot, is_interpreter, limits, grants };
+            self.generate(context, &task)
         })?;
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
@@ -115,9 +128,8 @@ impl Compiler {
         limits: &Limits,
         grants: &Grants,
     ) -> Result<(LinkedInterpreter, Option<SnapshotImage>), LoadError> {
-        let Interpreter { code, memory } = Interpreter::split(script.interpreter)?;
-        let code = self.interpreter(context, &code)?;
-        let memory = context.link(&self.memory(context, &memory)?)?;
+        let CompiledInterpreter { code, memory, .. } = self.interpreter(context, script)?;
+        let memory = context.link(&memory)?;
         let linker = Arc::clone(&context.linker);
         let start = LinkedInterpreter { memory, code, linker };
         let content = evaluate::evaluate(context, &start, script.program, limits, grants)?;
@@ -127,34 +139,51 @@ impl Compiler {
         Ok((LinkedInterpreter { memory, ..start }, image))
     }
 
-    /// The code of an interpreter. All its programs share it.
-    fn interpreter(&self, context: &EngineContext, binary: &[u8]) -> Result<Module, LoadError> {
-        let digest = Digest::of(binary);
+    /// An interpreter. All its programs share its code.
+    fn interpreter(
+        &self,
+        context: &EngineContext,
+        script: &Script<'_>,
+    ) -> Result<CompiledInterpreter, LoadError> {
+        let digest = script.interpreter_digest;
         let mut known = self.interpreters.lock();
-        let is_this =
-            |(of, kind, _): &&(Digest, EngineKind, Module)| *of == digest && *kind == context.kind;
-        if let Some((_, _, module)) = known.iter().find(is_this) {
-            return Ok(module.clone());
+        let is_this = |it: &&CompiledInterpreter| it.digest == digest && it.kind == context.kind;
+        if let Some(interpreter) = known.iter().find(is_this) {
+            return Ok(interpreter.clone());
         }
+        let Interpreter { code, memory } = Interpreter::split(script.interpreter)?;
         let cached = self.cache.as_ref();
         let cached =
             cached.map(|cache| (cache, CacheKey::new(&context.engine, digest, "interpreter")));
-        let module = self.cached_or(context, cached, || {
+        let code = self.cached_or(context, cached, || {
             let (limits, grants) = (Limits::default(), Grants::default());
             let limits =
                 Limits { fuel: context.kind.counts_fuel.then_some(NonZeroU64::MAX), ..limits };
-            let task =
-                CompileTask { binary, takes_snapshot: false, limits: &limits, grants: &grants };
+            let task = CompileTask {
+                binary: &code,
+                takes_snapshot: false,
+                is_interpreter: true,
+                limits: &limits,
+                grants: &grants,
+            };
             self.generate(context, &task)
         })?;
-        known.push((digest, context.kind, module.clone()));
-        Ok(module)
+        let memory = self.memory(context, &memory)?;
+        let interpreter = CompiledInterpreter { digest, kind: context.kind, code, memory };
+        known.push(interpreter.clone());
+        Ok(interpreter)
     }
 
     /// A module that has a memory and no code.
     fn memory(&self, context: &EngineContext, binary: &[u8]) -> Result<Module, LoadError> {
         let (limits, grants) = (Limits::default(), Grants::default());
-        let task = CompileTask { binary, takes_snapshot: false, limits: &limits, grants: &grants };
+        let task = CompileTask {
+            binary,
+            takes_snapshot: false,
+            is_interpreter: true,
+            limits: &limits,
+            grants: &grants,
+        };
         let code = self.generator.generate(context, &task)?;
         let module = deserialize(&context.engine, &code).map_err(invalid)?;
         module.initialize_copy_on_write_image().map_err(invalid)?;

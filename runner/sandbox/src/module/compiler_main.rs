@@ -48,10 +48,9 @@ fn generate(request: &CompileRequest, binary: &[u8]) -> Result<Vec<u8>, LoadErro
     let generator = CodeGenerator::start().map_err(failed)?;
     let (limits, grants) = (request.limits(), request.grants());
     let takes_snapshot = request.takes_snapshot;
-    generator.generate(
-        &context,
-        &CompileTask { binary, takes_snapshot, limits: &limits, grants: &grants },
-    )
+    let (limits, grants, is_interpreter) = (&limits, &grants, false);
+    let task = CompileTask { binary, takes_snapshot, is_interpreter, limits, grants };
+    generator.generate(&context, &task)
 }
 
 /// Limits this process. It ends with the one that started it, and is the first one that the kernel kills when

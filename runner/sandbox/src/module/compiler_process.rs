@@ -20,6 +20,9 @@ const WALL_FACTOR: u32 = 10;
 /// Bytes that are read in one call.
 const CHUNK: usize = 256 << 10;
 const MIB: u64 = 1 << 20;
+/// What compiling an interpreter may cost at least, whatever the manifest allows the modules of topics.
+const INTERPRETER_MEMORY: u64 = 2 << 30;
+const INTERPRETER_TIME: Duration = Duration::from_secs(300);
 
 /// How a sandbox compiles in another process.
 #[derive(Debug, Clone)]
@@ -54,7 +57,11 @@ impl CompilerProcesses {
 
     /// Compiles a module, or its snapshot.
     pub(super) fn compile(&self, task: &CompileTask<'_>) -> Result<Vec<u8>, LoadError> {
-        let CompilerProcess { memory_max, time_max, .. } = self.config;
+        let CompilerProcess { mut memory_max, mut time_max, .. } = self.config;
+        if task.is_interpreter {
+            memory_max = memory_max.max(INTERPRETER_MEMORY);
+            time_max = time_max.max(INTERPRETER_TIME);
+        }
         let request = CompileRequest::new(task, memory_max, time_max.as_secs().max(1));
         let mut head =
             serde_json::to_vec(&request).map_err(|error| LoadError::CompilerProcess {
@@ -77,11 +84,11 @@ impl CompilerProcesses {
         let status = child.wait();
         let reply = match (reply, status) {
             (Ok(reply), Ok(status)) if status.success() => reply,
-            (Err(Failed::TimedOut), _) => return Err(self.too_slow()),
+            (Err(Failed::TimedOut), _) => return Err(too_slow(time_max)),
             (Err(Failed::Io(error)), Ok(status)) if status.success() => {
                 return Err(ended(&error.to_string()));
             }
-            (_, Ok(status)) => return Err(self.ended_by(status, request.memory_max)),
+            (_, Ok(status)) => return Err(ended_by(status, request.memory_max, time_max)),
             (_, Err(error)) => return Err(ended(&error.to_string())),
         };
         parse(reply, mib(request.memory_max))
@@ -93,20 +100,20 @@ impl CompilerProcesses {
         command.arg0("duebox").args(&self.config.args).env_clear();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
     }
+}
 
-    fn too_slow(&self) -> LoadError {
-        LoadError::CompileTime { seconds: self.config.time_max.as_secs().max(1) }
-    }
+fn too_slow(time_max: Duration) -> LoadError {
+    LoadError::CompileTime { seconds: time_max.as_secs().max(1) }
+}
 
-    /// The error for a process that ended without success. Without memory an allocation fails, which aborts
-    /// it, or the kernel kills it.
-    fn ended_by(&self, status: ExitStatus, memory_max: u64) -> LoadError {
-        let signal = status.signal().and_then(Signal::from_named_raw);
-        match signal {
-            Some(Signal::XCPU) => self.too_slow(),
-            Some(Signal::ABORT | Signal::KILL) => LoadError::CompileMemory { mib: mib(memory_max) },
-            _ => ended(&status.to_string()),
-        }
+/// The error for a process that ended without success. Without memory an allocation fails, which aborts it, or the
+/// kernel kills it.
+fn ended_by(status: ExitStatus, memory_max: u64, time_max: Duration) -> LoadError {
+    let signal = status.signal().and_then(Signal::from_named_raw);
+    match signal {
+        Some(Signal::XCPU) => too_slow(time_max),
+        Some(Signal::ABORT | Signal::KILL) => LoadError::CompileMemory { mib: mib(memory_max) },
+        _ => ended(&status.to_string()),
     }
 }
 

@@ -120,7 +120,7 @@ impl InvokeSetup {
         let module = File::read(&sandbox, &self.module, limits).map_err(|error| match error {
             FileError::Io(error) => {
                 let message = format!("the module {file} cannot be read: {error}");
-                Failure::bad_input(message, "name a .wasm, .wat, .js or .ts file")
+                Failure::bad_input(message, "name a .wasm, .wat, .js, .ts or .py file")
             }
             FileError::Source(error) => {
                 Failure::bad_input(format!("handler {file}: {error}"), LANGUAGES_HINT)

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 
+use duebox_engine_abi as abi;
 use rquickjs::convert::List;
 use rquickjs::function::Func;
 use rquickjs::{CaughtError, Ctx, Exception, IntoJs, Object, Result, TypedArray, Value};
 use url::Url;
 
-use crate::{abi, digests};
+use crate::digests;
 
 /// A line of a stack in `duebox.js`.
 const SDK_FRAME: &str = "(duebox:";

@@ -4,13 +4,15 @@
 //! calls `_initialize`, which evaluates the program, and keeps the memory. Every instance starts with that
 //! memory; `handle` runs one job.
 
-mod abi;
+mod clock;
 mod digests;
 mod host;
 mod program;
 mod runtime;
 
 use std::cell::RefCell;
+
+use duebox_engine_abi as abi;
 
 use crate::program::Program;
 use crate::runtime::Runtime;

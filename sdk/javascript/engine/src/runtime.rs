@@ -1,12 +1,13 @@
 //! The runtime with the evaluated program, and how it runs a job.
 
+use duebox_engine_abi as abi;
 use rquickjs::function::Function;
 use rquickjs::{
     CatchResultExt, CaughtError, Context, Ctx, IntoJs, Module, Object, Persistent, Value,
 };
 
 use crate::program::{Program, SDK};
-use crate::{abi, host};
+use crate::{clock, host};
 
 /// The JavaScript stack, in bytes: a program that recurses deeper gets a RangeError. It is less than the stack of
 /// the module (`build.rs`), because functions of the engine itself need some too.
@@ -83,7 +84,7 @@ impl Runtime {
     }
 
     pub(crate) fn handle(&self, length: u32) -> i32 {
-        abi::begin_job();
+        clock::begin_job();
         host::seed();
         let verdict = self.context.with(|ctx| match run(&ctx, &self.entry, length).catch(&ctx) {
             Ok(verdict) => verdict,

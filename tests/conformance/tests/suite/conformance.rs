@@ -50,6 +50,11 @@ fn the_javascript_sdk_conforms() {
 }
 
 #[test]
+fn the_python_sdk_conforms() {
+    passes("py", FRESH);
+}
+
+#[test]
 fn all_conform_from_a_snapshot() {
     for language in ["rust", "go", "as"] {
         passes(language, SNAPSHOT);
@@ -59,7 +64,7 @@ fn all_conform_from_a_snapshot() {
 #[test]
 fn all_conform_in_warm_instances() {
     for instances in [WARM, WARM_SNAPSHOT] {
-        for language in ["rust", "go", "as", "js"] {
+        for language in ["rust", "go", "as", "js", "py"] {
             passes(language, instances);
         }
     }

@@ -17,7 +17,8 @@ fn corpus() -> Vec<(PathBuf, String)> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let expected = |path: &Path| {
         let text = fs::read_to_string(path).unwrap();
-        let first = text.lines().next().and_then(|line| line.strip_prefix("// expect: "));
+        let first = text.lines().next().map(|line| line.trim_start_matches(['/', '#']));
+        let first = first.and_then(|line| line.strip_prefix(" expect: "));
         first.unwrap_or_else(|| panic!("{} states no end", path.display())).to_owned()
     };
     files.map(|path| (path.clone(), expected(&path))).collect()
@@ -28,7 +29,12 @@ fn each_hostile_program_ends_as_its_first_line_states() {
     let neighbour = Module::built("noop-js", [].into());
     let mut wrong = Vec::new();
     let corpus = corpus();
-    assert!(corpus.len() >= 30, "only {} hostile programs were found", corpus.len());
+    for language in ["js", "py"] {
+        let of =
+            corpus.iter().filter(|(path, _)| path.extension().is_some_and(|it| it == language));
+        let count = of.count();
+        assert!(count >= 30, "only {count} hostile programs were found in {language}");
+    }
     for (path, expected) in &corpus {
         let module = Module::from_file(path, [].into());
         // A program that ends by itself gets enough time for a loaded machine.

@@ -25,9 +25,9 @@ mod payment_poll;
 mod shop;
 /// Messages to shops without goods, in Go.
 mod shop_activation;
+/// The handlers of examples/typescript and examples/python.
+mod source_examples;
 /// The templates build and run.
 mod templates;
-/// The handlers of examples/typescript.
-mod typescript;
 /// Calling an application over plain HTTP, in Rust.
 mod webhook;

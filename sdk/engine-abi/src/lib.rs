@@ -1,9 +1,9 @@
-//! The imports of docs/reference/abi.md as safe functions. All `unsafe` of this crate that calls the host is here.
-
-use std::cell::RefCell;
+//! The imports of docs/reference/abi.md as safe functions, for the engines that run programs: QuickJS and RustPython.
+//!
+//! Invariant: the memory that a call names is its argument. All `unsafe` code of the engines that calls the host is here.
 
 /// The code for invalid arguments.
-pub(crate) const INVALID: i32 = -3;
+pub const INVALID: i32 = -3;
 /// Size of the first piece of a response, in bytes.
 const FIRST_PIECE: usize = 1 << 10;
 
@@ -49,6 +49,7 @@ mod import {
             count: u32,
             done: *mut u32,
         ) -> i32;
+        pub(super) fn clock_time_get(id: u32, precision: u64, time: *mut u64) -> i32;
     }
 }
 
@@ -57,7 +58,7 @@ fn length(bytes: &[u8]) -> u32 {
     bytes.len() as u32
 }
 
-pub(crate) fn payload(len: u32) -> Vec<u8> {
+pub fn payload(len: u32) -> Vec<u8> {
     // A parser appends a zero.
     let mut bytes = Vec::with_capacity(len as usize + 1);
     bytes.resize(len as usize, 0);
@@ -81,17 +82,17 @@ fn whole(mut read: impl FnMut(&mut [u8]) -> i32) -> Result<Vec<u8>, i32> {
     }
 }
 
-pub(crate) fn meta(key: u32) -> Option<Vec<u8>> {
+pub fn meta(key: u32) -> Option<Vec<u8>> {
     // SAFETY: the range is `into`; so it is in all calls below.
     whole(|into| unsafe { import::meta_read(key, into.as_mut_ptr(), length(into)) }).ok()
 }
 
-pub(crate) fn number(key: u32) -> i64 {
+pub fn number(key: u32) -> i64 {
     // SAFETY: it takes no pointer.
     unsafe { import::meta_int(key) }
 }
 
-pub(crate) fn config(name: &str) -> Option<Vec<u8>> {
+pub fn config(name: &str) -> Option<Vec<u8>> {
     let name = name.as_bytes();
     // SAFETY: as in `meta`.
     whole(|into| unsafe {
@@ -100,37 +101,37 @@ pub(crate) fn config(name: &str) -> Option<Vec<u8>> {
     .ok()
 }
 
-pub(crate) fn random(into: &mut [u8]) {
+pub fn random(into: &mut [u8]) {
     // SAFETY: as in `meta`.
     unsafe { import::random(into.as_mut_ptr(), length(into)) }
 }
 
-pub(crate) fn retry_after(ms: i64) {
+pub fn retry_after(ms: i64) {
     // SAFETY: it takes no pointer.
     unsafe { import::retry_after(ms) }
 }
 
-pub(crate) fn snooze(ms: i64) {
+pub fn snooze(ms: i64) {
     // SAFETY: it takes no pointer.
     unsafe { import::snooze(ms) }
 }
 
-pub(crate) fn reason(text: &str) {
+pub fn reason(text: &str) {
     // SAFETY: as in `meta`.
     unsafe { import::reason(text.as_ptr(), length(text.as_bytes())) }
 }
 
-pub(crate) fn result(bytes: &[u8]) -> i32 {
+pub fn result(bytes: &[u8]) -> i32 {
     // SAFETY: as in `meta`.
     unsafe { import::result(bytes.as_ptr(), length(bytes)) }
 }
 
-pub(crate) fn log(level: u32, text: &str) {
+pub fn log(level: u32, text: &str) {
     // SAFETY: as in `meta`.
     unsafe { import::log(level, text.as_ptr(), length(text.as_bytes())) }
 }
 
-pub(crate) fn http_send(head: &[u8], body: &[u8], timeout_ms: u32) -> i32 {
+pub fn http_send(head: &[u8], body: &[u8], timeout_ms: u32) -> i32 {
     // SAFETY: as in `meta`.
     unsafe {
         import::http_send(head.as_ptr(), length(head), body.as_ptr(), length(body), timeout_ms)
@@ -138,7 +139,7 @@ pub(crate) fn http_send(head: &[u8], body: &[u8], timeout_ms: u32) -> i32 {
 }
 
 /// A part of the last response. Its length is unknown, so each piece is as large as all before it.
-pub(crate) fn http_read(part: u32) -> Vec<u8> {
+pub fn http_read(part: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let start = bytes.len();
@@ -155,39 +156,39 @@ pub(crate) fn http_read(part: u32) -> Vec<u8> {
     }
 }
 
-pub(crate) fn kv_get(key: &[u8]) -> Result<Vec<u8>, i32> {
+pub fn kv_get(key: &[u8]) -> Result<Vec<u8>, i32> {
     // SAFETY: as in `meta`.
     whole(|into| unsafe {
         import::kv_get(key.as_ptr(), length(key), into.as_mut_ptr(), length(into))
     })
 }
 
-pub(crate) fn kv_set(key: &[u8], value: &[u8], ttl_ms: i64, mode: u32) -> i32 {
+pub fn kv_set(key: &[u8], value: &[u8], ttl_ms: i64, mode: u32) -> i32 {
     // SAFETY: as in `meta`.
     unsafe {
         import::kv_set(key.as_ptr(), length(key), value.as_ptr(), length(value), ttl_ms, mode)
     }
 }
 
-pub(crate) fn kv_delete(key: &[u8]) -> i32 {
+pub fn kv_delete(key: &[u8]) -> i32 {
     // SAFETY: as in `meta`.
     unsafe { import::kv_delete(key.as_ptr(), length(key)) }
 }
 
-pub(crate) fn kv_add(key: &[u8], delta: i64) -> Result<i64, i32> {
+pub fn kv_add(key: &[u8], delta: i64) -> Result<i64, i32> {
     let mut sum = [0; 8];
     // SAFETY: as in `meta`; the host writes 8 bytes.
     let code = unsafe { import::kv_add(key.as_ptr(), length(key), delta, sum.as_mut_ptr()) };
     if code == 0 { Ok(i64::from_le_bytes(sum)) } else { Err(code) }
 }
 
-pub(crate) fn push(head: &[u8], body: &[u8]) -> i32 {
+pub fn push(head: &[u8], body: &[u8]) -> i32 {
     // SAFETY: as in `meta`.
     unsafe { import::push(head.as_ptr(), length(head), body.as_ptr(), length(body)) }
 }
 
 /// Sleeps: one subscription to the monotonic clock of WASI, with a relative timeout.
-pub(crate) fn sleep(ms: u64) {
+pub fn sleep(ms: u64) {
     let mut subscription = [0; 48];
     subscription[16..20].copy_from_slice(&1_u32.to_le_bytes());
     subscription[24..32].copy_from_slice(&ms.saturating_mul(1_000_000).to_le_bytes());
@@ -196,13 +197,21 @@ pub(crate) fn sleep(ms: u64) {
     unsafe { import::poll_oneoff(subscription.as_ptr(), event.as_mut_ptr(), 1, &raw mut done) };
 }
 
+/// The time in nanoseconds: since 1970 (0), or of the monotonic clock (1). While a program is evaluated it stands still.
+pub fn clock(id: u32) -> u64 {
+    let mut time = 0;
+    // SAFETY: the host writes 8 bytes.
+    unsafe { import::clock_time_get(id, 1, &raw mut time) };
+    time
+}
+
 /// Ends the instance.
-pub(crate) fn trap() -> ! {
+pub fn trap() -> ! {
     core::arch::wasm32::unreachable()
 }
 
 /// Ends the instance with an overflow of the call stack, so that the failure has this class.
-pub(crate) fn overflow_stack() -> ! {
+pub fn overflow_stack() -> ! {
     #[inline(never)]
     fn recurse(depth: u64) -> u64 {
         match std::hint::black_box(depth) {
@@ -212,22 +221,4 @@ pub(crate) fn overflow_stack() -> ! {
     }
     std::hint::black_box(recurse(0));
     trap()
-}
-
-/// The clock of the C library. There is no job while the program is evaluated, and time stands still.
-#[unsafe(no_mangle)]
-extern "C" fn __rquickjs_host_now_us() -> f64 {
-    match JOB.with_borrow(|job| *job) {
-        true => number(8) as f64 * 1_000.0,
-        false => 0.0,
-    }
-}
-
-thread_local! {
-    static JOB: RefCell<bool> = const { RefCell::new(false) };
-}
-
-/// From now on there is a job.
-pub(crate) fn begin_job() {
-    JOB.set(true);
 }

@@ -1,34 +1,16 @@
 //! Parses a file: `sdk/javascript/reader` in the sandbox, whose output `src/report.rs` there describes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::Bytes;
-use duebox_job::{JobId, Outcome, TopicName};
-use duebox_sandbox::{
-    Grants, Handler, HostServices, Interrupt, Invocation, JobContext, Level, Limits, LogSink,
-    Sandbox,
-};
+use duebox_sandbox::{Grants, Handler, Limits, Sandbox};
 use parking_lot::Mutex;
-use tokio::runtime::Runtime;
-use tracing::debug;
 
+use super::super::error::SourceError;
+use super::super::parser::{self, Parser};
 use super::blank::Blank;
-use super::error::SourceError;
-
-/// The memory of the parser, in bytes. It needs some 30 times the size of a file.
-const MEMORY_MAX: usize = 512 << 20;
-/// The time in which one file is parsed.
-const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The parser, which is compiled once for all files.
 static PARSER: Mutex<Option<Handler>> = Mutex::new(None);
 
-pub(super) struct Reader {
-    parser: Handler,
-    runtime: Runtime,
-}
+pub(super) struct Reader(Parser);
 
 /// What a file contains.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,52 +27,24 @@ pub(super) struct SourceReport {
 impl Reader {
     /// Starts the parser. The first time it is compiled, unless the cache has it.
     pub(super) fn start(sandbox: &Sandbox, module: &[u8]) -> Result<Self, SourceError> {
-        let failed = |error: &dyn std::fmt::Display| SourceError::Start(error.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.map_err(|error| failed(&error))?;
         let mut known = PARSER.lock();
         let parser = match &*known {
             Some(parser) => parser.clone(),
             None => {
-                let limits = Limits { memory: MEMORY_MAX, ..Limits::default() };
+                let limits = Limits { memory: parser::MEMORY_MAX, ..Limits::default() };
                 let loaded = sandbox.load(module, limits, Grants::default());
-                known.insert(loaded.map_err(|error| failed(&error))?).clone()
+                let loaded = loaded.map_err(|error| SourceError::Start(error.to_string()));
+                known.insert(loaded?).clone()
             }
         };
-        Ok(Self { parser, runtime })
+        Parser::new(parser).map(Self)
     }
 
     /// Parses a file, or says why that is not possible.
     pub(super) fn read(&self, source: &str, is_typescript: bool) -> Result<SourceReport, String> {
         let language = if is_typescript { "t" } else { "j" };
-        let payload = Bytes::from([language, source].concat());
-        let services = Arc::new(HostServices::with_logs(Arc::new(ParserLog)));
-        let topic = TopicName::new("parser").map_err(|error| error.to_string())?;
-        let run = self.parser.run(invocation(topic, payload), Interrupt::new(), services);
-        let report = self.runtime.block_on(run);
-        match (report.outcome, report.result) {
-            (Outcome::Acked, Some(lines)) => {
-                Ok(SourceReport::parse(&String::from_utf8_lossy(&lines)))
-            }
-            (Outcome::Acked, None) => Err("the parser returned nothing".to_owned()),
-            (Outcome::Failed(failure), _) => Err(format!("{} ({})", failure.reason, failure.class)),
-            (Outcome::HostFault(reason), _) => Err(reason),
-            (Outcome::Snoozed { .. }, _) => Err("the parser has no verdict".to_owned()),
-        }
-    }
-}
-
-fn invocation(topic: TopicName, payload: Bytes) -> Invocation {
-    Invocation {
-        id: JobId::from_redis("parse"),
-        topic,
-        payload,
-        attempt: 1,
-        max_attempts: 1,
-        due_at_ms: 0,
-        headers: BTreeMap::new(),
-        ttr: TIME_MAX,
-        span: None,
+        let lines = self.0.run([language, source].concat())?;
+        Ok(SourceReport::parse(&lines))
     }
 }
 
@@ -116,15 +70,6 @@ impl SourceReport {
             }
         }
         report
-    }
-}
-
-/// The parser writes nothing but what ended it.
-struct ParserLog;
-
-impl LogSink for ParserLog {
-    fn line(&self, _job: &JobContext<'_>, level: Level, text: &str) {
-        debug!(said_at = level.name(), "the parser of JavaScript: {text}");
     }
 }
 

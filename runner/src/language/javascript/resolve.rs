@@ -5,8 +5,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::super::watched::Files;
 use super::package;
-use super::watched::Files;
 use crate::regular_file::fingerprint;
 
 /// The module that the engine provides.

@@ -3,45 +3,31 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use super::super::error::SourceError;
+use super::super::position::Position;
+use super::super::sources::Sources;
 use super::blank;
-use super::error::SourceError;
-use super::position::Position;
 use super::program::Program;
 use super::reader::Reader;
 use super::resolve::{Folder, Resolved};
-use super::watched::Files;
-use crate::regular_file::{self, fingerprint};
 
-/// How many files a handler may have.
-const FILES_MAX: usize = 2_000;
-
-/// The program of a handler. The files are those that it was, or would have been, read from.
+/// The program of a handler.
 pub(super) fn collect(
     reader: &Reader,
     handler: &Path,
-    bytes_max: usize,
-) -> (Result<Program, SourceError>, Files) {
-    let mut collector = Collector {
-        reader,
-        folder: Folder::of(handler),
-        program: Program::default(),
-        files: Files::new(),
-        bytes_max,
-        bytes_left: bytes_max,
-        found: VecDeque::new(),
-    };
-    let program = collector.run(handler);
-    let Collector { program: collected, files, .. } = collector;
-    (program.map(|()| collected), files)
+    sources: &mut Sources,
+) -> Result<Program, SourceError> {
+    let (folder, program) = (Folder::of(handler), Program::default());
+    let mut collector = Collector { reader, folder, program, sources, found: VecDeque::new() };
+    collector.run(handler)?;
+    Ok(collector.program)
 }
 
 struct Collector<'a> {
     reader: &'a Reader,
     folder: Folder,
     program: Program,
-    files: Files,
-    bytes_max: usize,
-    bytes_left: usize,
+    sources: &'a mut Sources,
     /// Files to read, with their names.
     found: VecDeque<(String, PathBuf)>,
 }
@@ -54,10 +40,7 @@ impl Collector<'_> {
             if self.program.modules.contains_key(&name) {
                 continue;
             }
-            if self.program.modules.len() == FILES_MAX {
-                return Err(SourceError::TooMany { max: FILES_MAX });
-            }
-            let source = self.read(&path)?;
+            let source = self.sources.read(&path)?;
             let module = match path.extension().is_some_and(|extension| extension == "json") {
                 true => json(&name, &source)?,
                 false => self.parse(&name, &path, &source)?,
@@ -65,19 +48,6 @@ impl Collector<'_> {
             self.program.modules.insert(name, module);
         }
         Ok(())
-    }
-
-    fn read(&mut self, path: &Path) -> Result<String, SourceError> {
-        // Before it is read, so that a later change is noticed.
-        self.files.insert(path.to_owned(), fingerprint(path));
-        let failed = |error| SourceError::Unreadable { path: path.to_owned(), error };
-        let bytes = regular_file::read(path, self.bytes_left as u64 + 1).map_err(failed)?;
-        let Some(left) = self.bytes_left.checked_sub(bytes.len()) else {
-            return Err(SourceError::TooLarge { max: self.bytes_max });
-        };
-        self.bytes_left = left;
-        let not_text = |error| failed(std::io::Error::new(std::io::ErrorKind::InvalidData, error));
-        String::from_utf8(bytes).map_err(not_text)
     }
 
     /// The module as JavaScript. Its imports are found too.
@@ -98,7 +68,7 @@ impl Collector<'_> {
             return Err(refused(0, message.to_owned()));
         }
         for (offset, specifier) in report.imports {
-            match self.folder.resolve(path, &specifier, &mut self.files) {
+            match self.folder.resolve(path, &specifier, &mut self.sources.files) {
                 Ok(Resolved::Sdk) => {}
                 Ok(Resolved::File(file)) => {
                     let target = self.folder.name_of(&file);

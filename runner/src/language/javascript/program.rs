@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::super::sources::add_field;
+
 /// The modules of a program, and which import of which module means which.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Program {
@@ -16,11 +18,7 @@ pub(super) struct Program {
 impl Program {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut field = |text: &str| {
-            // The size of all sources is limited far below 4 GiB.
-            bytes.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend(text.as_bytes());
-        };
+        let mut field = |text: &str| add_field(&mut bytes, text);
         field(&self.entry);
         field(&self.modules.len().to_string());
         for (name, source) in &self.modules {

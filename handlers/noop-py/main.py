@@ -1,0 +1,7 @@
+"""Acks without looking at the job; `./dev bench` runs it."""
+
+payload = "bytes"
+
+
+def handle(body):
+    pass

@@ -1,0 +1,6 @@
+# expect: nack
+import asyncio
+
+
+async def handle(payload):
+    await asyncio.get_running_loop().create_future()

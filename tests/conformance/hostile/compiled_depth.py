@@ -1,0 +1,3 @@
+# expect: nack
+def handle(payload):
+    eval("(" * 100_000 + ")" * 100_000)

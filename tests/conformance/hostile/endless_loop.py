@@ -1,0 +1,4 @@
+# expect: timeout
+def handle(payload):
+    while True:
+        pass

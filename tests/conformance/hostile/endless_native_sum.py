@@ -1,0 +1,6 @@
+# expect: timeout
+import itertools
+
+
+def handle(payload):
+    sum(itertools.repeat(1))

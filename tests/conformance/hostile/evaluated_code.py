@@ -1,0 +1,3 @@
+# expect: timeout
+def handle(payload):
+    exec("while True: pass")

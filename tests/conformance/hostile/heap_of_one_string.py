@@ -1,0 +1,3 @@
+# expect: out_of_memory
+def handle(payload):
+    "a" * (1 << 30)

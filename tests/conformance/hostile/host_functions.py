@@ -1,0 +1,6 @@
+# expect: trap
+import _duebox
+
+
+def handle(payload):
+    _duebox.random(4_000_000_000)

@@ -1,0 +1,3 @@
+# expect: nack
+def handle(payload):
+    str(10 ** 10_000)

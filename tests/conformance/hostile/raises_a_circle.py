@@ -1,0 +1,5 @@
+# expect: nack
+def handle(payload):
+    error = ValueError("a")
+    error.__cause__ = error
+    raise error

@@ -1,0 +1,3 @@
+# expect: nack
+def handle(payload):
+    raise BaseException

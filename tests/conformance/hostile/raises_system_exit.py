@@ -1,0 +1,6 @@
+# expect: nack
+import sys
+
+
+def handle(payload):
+    sys.exit(0)

@@ -1,0 +1,8 @@
+# expect: nack
+class Odd(Exception):
+    def __str__(self):
+        raise self
+
+
+def handle(payload):
+    raise Odd

@@ -1,0 +1,3 @@
+# expect: bad_verdict
+def handle(payload):
+    return 42
