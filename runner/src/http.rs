@@ -28,7 +28,7 @@ mod connection_slots;
 mod cors;
 mod exchange;
 #[cfg(feature = "fuzzing")]
-pub mod fuzzing;
+pub(crate) mod fuzzing;
 mod listener;
 mod openapi;
 mod page;

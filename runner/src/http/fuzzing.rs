@@ -19,8 +19,11 @@ use super::state::{Parts, ServerState};
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::TopicDiscovery;
 use crate::executor::ExecutorResources;
+use crate::executor::cpu_quota::CpuQuota;
 use crate::manifest::Manifest;
 use crate::observe::events::Events;
+use crate::observe::sick_topics::SickTopics;
+use crate::observe::supervision::Supervision;
 use crate::observe::traces::Traces;
 use crate::report::metrics::{Metrics, Sources};
 
@@ -46,8 +49,10 @@ impl PipeServer {
         let slots_max = manifest.runner.max_jobs;
         let prefix = manifest.redis.prefix.clone();
         let (topic_discovery, _found) = TopicDiscovery::new(Arc::new(manifest));
-        let (traces, _export) = Traces::start(&threads, "fuzz");
-        let (events, _writer) = Events::start(redis, prefix);
+        let supervision = Supervision::default();
+        let sick_topics = Arc::<SickTopics>::default();
+        let (traces, _export) = Traces::start(&threads, "fuzz", &supervision);
+        let (events, _writer) = Events::start(redis, prefix, &supervision);
         let (_stop, stops) = watch::channel(false);
         let (_, watched) = watch::channel(Arc::from([]));
         let sources = Sources {
@@ -70,6 +75,8 @@ impl PipeServer {
             })?),
             slots: ExecutorResources::slots(slots_max),
             slots_max,
+            cpu_quota: CpuQuota::unlimited(),
+            sick_topics: Arc::clone(&sick_topics),
         };
         let (push_counters, pull_counters) =
             (Arc::clone(&sources.push_counters), Arc::clone(&sources.pull_counters));
@@ -90,6 +97,8 @@ impl PipeServer {
             events,
             bodies: BodyMemory::default(),
             readers: Readers::default(),
+            sick_topics,
+            supervision,
             stops: stops.clone(),
             threads,
         });
