@@ -11,8 +11,8 @@ use num_traits::{ToPrimitive, Zero};
 
 /// The exponent of the smallest float above 0.
 const EXPONENT_MIN: i64 = -1074;
-/// Bits of a quotient before it is rounded: two more than a float has.
-const QUOTIENT_BITS: i64 = 55;
+/// Bits of a float with its implicit one.
+const FLOAT_BITS: i64 = 53;
 /// Bits of the fraction of a float.
 const FRACTION_BITS: u32 = 52;
 
@@ -89,16 +89,31 @@ fn nearest(numerator: &BigUint, denominator: &BigUint) -> f64 {
     if exponent < EXPONENT_MIN - 1 {
         return 0.0;
     }
-    // The value of the last bit of the quotient: a subnormal number has fewer bits.
-    let unit = (exponent - QUOTIENT_BITS).max(EXPONENT_MIN);
-    let shift = |number: &BigUint, by: i64| number << usize::try_from(by).unwrap_or(0);
-    let (quotient, rest) = shift(numerator, -unit).div_rem(&shift(denominator, unit));
-    // A last bit that stands for the rest, so that the conversion rounds correctly.
-    let quotient = quotient.to_u64().unwrap_or(u64::MAX) << 1 | u64::from(!rest.is_zero());
-    scale(quotient as f64, unit - 1)
+    // The value of the last bit of the float: a subnormal number has fewer bits.
+    let mut unit = (exponent - FLOAT_BITS).max(EXPONENT_MIN);
+    let (mut quotient, mut rest, mut divisor) = divide(numerator, denominator, unit);
+    if bits(&quotient) > FLOAT_BITS {
+        unit += 1;
+        (quotient, rest, divisor) = divide(numerator, denominator, unit);
+    }
+    let is_above = match (rest << 1_u32).cmp(&divisor) {
+        Ordering::Less => false,
+        Ordering::Equal => quotient.is_odd(),
+        Ordering::Greater => true,
+    };
+    let quotient = quotient.to_u64().unwrap_or(u64::MAX) + u64::from(is_above);
+    scale(quotient as f64, unit)
 }
 
-/// A float times a power of two, which rounds once.
+/// Quotient and rest in units of a power of two, with the divisor that the rest belongs to.
+fn divide(numerator: &BigUint, denominator: &BigUint, unit: i64) -> (BigUint, BigUint, BigUint) {
+    let shift = |number: &BigUint, by: i64| number << usize::try_from(by).unwrap_or(0);
+    let divisor = shift(denominator, unit);
+    let (quotient, rest) = shift(numerator, -unit).div_rem(&divisor);
+    (quotient, rest, divisor)
+}
+
+/// A float times a power of two. It is exact: the float has no more bits than the product can have.
 fn scale(value: f64, exponent: i64) -> f64 {
     let half = exponent / 2;
     let power = |by: i64| 2_f64.powi(i32::try_from(by).unwrap_or(0));
@@ -136,6 +151,8 @@ mod tests {
         assert_eq!(of(&power(1), &power(1075)), f64::from_bits(1));
         assert_eq!(of(&power(0), &power(1075)), 0.0);
         assert_eq!(of(&BigInt::from(3), &power(1076)), f64::from_bits(1));
+        assert_eq!(of(&BigInt::from(3), &power(1075)), f64::from_bits(2));
+        assert_eq!(of(&(power(53) - 1), &power(1075)), f64::MIN_POSITIVE);
         assert_eq!(of(&power(1024), &power(0)), f64::INFINITY);
         assert_eq!(of(&(power(1024) - power(970)), &power(0)), f64::INFINITY);
         assert_eq!(of(&(power(1024) - power(971)), &power(0)), f64::MAX);
