@@ -77,7 +77,8 @@ async fn pushes_go_on_while_connections_are_killed() {
             while !over.load(Ordering::Relaxed) {
                 server.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
                 kills += 1;
-                thread::sleep(Duration::from_millis(5));
+                // Longer than it takes to connect on a busy machine.
+                thread::sleep(Duration::from_millis(25));
             }
             kills
         });
