@@ -156,7 +156,7 @@ async fn a_disk_is_waited_for_where_the_server_can() {
     assert!(error.to_string().contains("appendonly"), "{error}");
     let pushed = push(&queue, "a").await;
     assert!(is_unconfirmed(&pushed), "{pushed:?}");
-    let aof = ["--appendonly", "yes"];
+    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
     let server = RedisServer::with_args(&aof);
     let queue = connect(server.url(), Durability::Disk).await;
     assert_eq!(queue.check_durability().await.unwrap(), None);
