@@ -68,11 +68,7 @@ impl PipeServer {
             pull_counters: Arc::default(),
             traces: traces.clone(),
             events: events.clone(),
-            sandbox: Arc::new(Sandbox::new(&SandboxConfig {
-                max_jobs: 1,
-                memory_max: 1 << 20,
-                tables_max: 10,
-            })?),
+            sandbox: idle_sandbox()?,
             slots: ExecutorResources::slots(slots_max),
             slots_max,
             cpu_quota: CpuQuota::unlimited(),
@@ -116,4 +112,10 @@ impl PipeServer {
     pub fn body_bytes(&self) -> usize {
         self.state.bodies.held()
     }
+}
+
+/// A sandbox that runs nothing: the metrics read its memory.
+fn idle_sandbox() -> anyhow::Result<Arc<Sandbox>> {
+    let config = SandboxConfig { max_jobs: 1, memory_max: 1 << 20, tables_max: 10 };
+    Ok(Arc::new(Sandbox::new(&config)?))
 }

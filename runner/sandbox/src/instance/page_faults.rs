@@ -1,5 +1,5 @@
-//! Whether a job has caused page faults. A page of an instance's memory becomes private by a fault of the thread that
-//! runs the job, and in no other way: a job without faults leaves the private pages those that they were.
+//! Whether a job has caused page faults. A page of an instance's memory becomes private only by a fault of the thread that
+//! runs the job. So a job without faults adds no private page.
 //!
 //! Finding the private pages takes the kernel longer than resetting them: 16 of 23 µs for a JavaScript job that only acks
 //! (perf, 880 pages, November 2026). Reading a thread's faults takes less than 1 µs.
@@ -65,12 +65,18 @@ mod tests {
         let mut first = PageFaults::watch(true);
         first.during(|| memory[0] = 1);
         assert!(first.has_faulted());
-        let mut again = PageFaults::watch(true);
-        again.during(|| memory[1] = 1);
-        assert_eq!(again.has_faulted(), faults_of_thread().is_none());
-        again.during(|| memory[8_192] = 1);
-        again.during(|| memory[1] = 2);
-        assert!(again.has_faulted());
+        // The kernel may take any page away from a thread at any time, so one quiet write is enough.
+        let is_quiet = (0..100).any(|number| {
+            let mut again = PageFaults::watch(true);
+            again.during(|| memory[1] = number);
+            !again.has_faulted()
+        });
+        assert_eq!(is_quiet, faults_of_thread().is_some());
+        let mut later = PageFaults::watch(true);
+        later.during(|| memory[1] = 1);
+        later.during(|| memory[8_192] = 1);
+        later.during(|| memory[1] = 2);
+        assert!(later.has_faulted());
         assert!(PageFaults::watch(false).has_faulted());
     }
 }
