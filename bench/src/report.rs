@@ -33,7 +33,7 @@ pub(crate) struct RowReport {
     pub(crate) family: Family,
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    /// The target as text; empty if there is none.
+    /// The target as text; empty without a target.
     pub(crate) target: String,
     #[serde(flatten)]
     pub(crate) spread: Spread,

@@ -273,7 +273,7 @@ impl Inner {
         }
     }
 
-    /// The next job for a task. The task ends if there is none, if a reload lowered `concurrency`, or if the
+    /// The next job for a task. The task ends if no job waits, if a reload lowered `concurrency`, or if the
     /// breaker is open: the worker then releases the jobs that wait.
     fn next_job(&self) -> Option<QueuedJob> {
         let concurrency = self.concurrency();

@@ -38,7 +38,7 @@ pub struct Fingerprint {
     modified_ns: i128,
 }
 
-/// The fingerprint of the file that a path leads to, through all links; `None` if there is none.
+/// The fingerprint of the file that a path leads to, through all links; `None` without such a file.
 pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
     let file = std::fs::metadata(path).ok()?;
     let modified_ns = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());

@@ -44,7 +44,7 @@ pub async fn run(url: &str, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leases, handles and settles jobs, until no job comes within [`WAIT`] or none is left.
+/// Leases, handles and settles jobs, until no job is left, or none comes within [`WAIT`].
 async fn work(mail: &Topic, out: &mut impl Write) -> anyhow::Result<()> {
     let options = PullOptions::new("embed-1", 10, LEASE, WAIT)?;
     loop {

@@ -89,7 +89,7 @@ fn settle(job: &Job, response: &Response) -> Verdict {
     }
 }
 
-/// The start of a body as one line; empty if there is none.
+/// The start of a body as one line; empty if the body is.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN_MAX)]);
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());

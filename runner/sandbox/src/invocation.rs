@@ -41,7 +41,7 @@ pub struct AttemptSpan {
     pub id: u64,
     /// The span of the push, or of the previous attempt. `None` if the trace begins here.
     pub parent_id: Option<u64>,
-    /// The `tracestate` header, empty if there is none.
+    /// The `tracestate` header, empty without one.
     pub state: String,
 }
 

@@ -29,7 +29,7 @@ impl CpuLimit {
         self.quota.as_secs_f64() / self.period.as_secs_f64()
     }
 
-    /// The limit of this process. `None` if there is none, if it cannot be read, or if it allows all cores
+    /// The limit of this process. `None` without a limit, if it cannot be read, or if it allows all cores
     /// that the process may use: the kernel then never enforces it.
     pub(super) fn read() -> Option<Self> {
         let read = |path: &Path| fs::read_to_string(path).ok();

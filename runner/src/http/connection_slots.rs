@@ -33,7 +33,7 @@ impl Default for ConnectionSlots {
 }
 
 impl ConnectionSlots {
-    /// A slot for a connection of this peer; `None` if there is none, or if the peer has `peer_max`.
+    /// A slot for a connection of this peer; `None` if all slots are taken, or if the peer has `peer_max`.
     pub(super) fn take(&self, peer: IpAddr, peer_max: usize) -> Option<ConnectionSlot> {
         let peer = network_of(peer);
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;

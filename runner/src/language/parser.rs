@@ -29,7 +29,7 @@ impl Parser {
         Ok(Self { handler, runtime })
     }
 
-    /// The lines that the parser writes about a source, or why there are none.
+    /// The lines that the parser writes about a source, or why it wrote no lines.
     pub(super) fn run(&self, source: String) -> Result<String, String> {
         let services = Arc::new(HostServices::with_logs(Arc::new(ParserLog)));
         let topic = TopicName::new("parser").map_err(|error| error.to_string())?;

@@ -53,7 +53,7 @@ struct SickState {
 
 impl SickTopics {
     /// Takes the result of the first of several calls of a loop at a shard: the last one tells whether the
-    /// loop succeeds. An error that comes from the topic's keys is recorded, and the result is none.
+    /// loop succeeds. For an error that comes from the topic's keys, this records it and returns `None`.
     ///
     /// # Errors
     /// An error that does not come from the topic.
@@ -69,8 +69,8 @@ impl SickTopics {
         }
     }
 
-    /// Takes the result of a call of a loop at a shard. An error that comes from the topic's keys is recorded, and the
-    /// result is none.
+    /// Takes the result of a call of a loop at a shard. For an error that comes from the topic's keys, this
+    /// records it and returns `None`.
     ///
     /// # Errors
     /// An error that does not come from the topic.

@@ -1,6 +1,6 @@
 //! Traces: the life of a job from push to verdict, as spans that are sent to a collector over OTLP.
 //!
-//! A span is built after the fact from known values, so none is kept open. Without a collector
+//! A span is built after the fact from known values, so no span is kept open. Without a collector
 //! (`runner.otlp`) the job path takes one branch. Spans wait in a bounded queue; those that do not fit are
 //! dropped and counted. The parent's `traceparent` flag decides whether a trace is recorded; traces that
 //! start here are recorded.

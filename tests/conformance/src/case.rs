@@ -198,7 +198,7 @@ fn own_lines(run: &Run) -> Vec<String> {
 /// All cases, in the order of their files' names.
 ///
 /// # Panics
-/// If a file is malformed or there is none.
+/// If a file is malformed, or the folder is empty.
 pub fn cases() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let read = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);

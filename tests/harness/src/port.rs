@@ -1,4 +1,4 @@
-//! Ports of loopback that nobody uses.
+//! Unused ports of loopback.
 
 use std::net::{Ipv4Addr, TcpListener};
 

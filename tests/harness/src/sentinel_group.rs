@@ -105,7 +105,7 @@ impl SentinelGroup {
     /// The server that the sentinels name.
     ///
     /// # Panics
-    /// If it is none of the group.
+    /// If the primary is not in the group.
     pub fn primary(&mut self) -> &mut RedisServer {
         let named =
             self.sentinels.iter().find(|sentinel| sentinel.is_running()).map(|sentinel| {

@@ -192,7 +192,7 @@ impl Cluster {
         Arc::new(Endpoint { settings, layout_key: self.layout_key.clone() })
     }
 
-    /// The connection to a server. It is made if there is none.
+    /// The connection to a server, which the first call makes.
     fn server(&self, node: &NodeAddress) -> ServerConnection {
         let mut state = self.state.lock();
         let begin = || ServerConnection::begin(&self.endpoint(node), &self.latency, &self.task);

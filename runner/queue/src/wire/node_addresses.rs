@@ -11,7 +11,7 @@ use crate::wire::address::NodeAddress;
 pub(crate) struct NodeAddresses(Arc<BTreeMap<String, (String, u16)>>);
 
 impl NodeAddresses {
-    /// Reads pairs of `host:port`; the error is the one that is none.
+    /// Reads pairs of `host:port`; the error is the first invalid text.
     pub(crate) fn read(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
         let mut addresses = BTreeMap::new();
         for (announced, used) in pairs {

@@ -98,7 +98,7 @@ fn roots_of(path: &Path) -> Result<RootCertStore, TlsProblem> {
     Ok(roots)
 }
 
-/// The roots of the system, which SSL_CERT_FILE and SSL_CERT_DIR can replace. Where there are none, as in an
+/// The roots of the system, which SSL_CERT_FILE and SSL_CERT_DIR can replace. If the system has no roots, like an
 /// image made from scratch, the Mozilla roots that were compiled in.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();

@@ -155,7 +155,7 @@ async fn a_mark_lasts_as_long_as_its_entry() {
     assert!(left < family.sms.now_ms() as f64 + 120_001.0, "it is released");
 }
 
-/// An expired mark that nobody has removed still says that its follow-up was pushed.
+/// An expired mark that is not removed yet still says that its follow-up was pushed.
 #[tokio::test]
 async fn an_expired_mark_is_seen_by_the_relay_that_would_remove_it() {
     let family = Family::with("pending").await;

@@ -89,7 +89,7 @@ struct Wasi {
 }
 
 impl WasiState {
-    /// The context, which is created if there is none.
+    /// The context, which the first call creates.
     pub(crate) fn context(
         &mut self,
         grants: &Grants,

@@ -72,7 +72,7 @@ impl EngineContexts {
         Ok(Self { config: config.clone(), default, others: Mutex::default() })
     }
 
-    /// The context of a kind. Starts it if there is none.
+    /// The context of a kind, which the first call starts.
     pub(crate) fn get(&self, kind: EngineKind) -> Result<Arc<EngineContext>, SandboxError> {
         if self.default.kind == kind {
             return Ok(Arc::clone(&self.default));

@@ -179,7 +179,7 @@ pub(super) struct PullRequest {
     pub(super) wait: Duration,
 }
 
-/// The leased jobs, or why there are none.
+/// The leased jobs, or why no job was leased.
 pub(super) struct PulledJobs {
     pub(super) delivery: Delivery,
     pub(super) paused: bool,

@@ -92,7 +92,7 @@ impl Request {
         self
     }
 
-    /// Sets how many redirects are followed; the default is none. Each hop must be granted like the
+    /// Sets how many redirects are followed; the default is 0. Each hop must be granted like the
     /// first. A 303, and a 301 or 302 in response to a POST, is followed by a GET without body.
     /// `authorization` and `cookie` are not sent to another origin; other headers are. A redirect
     /// that is not followed, or one too many, is the response.

@@ -191,8 +191,8 @@ impl Queue {
     }
 
     /// A shard that may hold this lease and was not tried: the one with this token, else one in which the id
-    /// is leased. The number of shards may have changed since it was cached, so it is read again before the
-    /// result is none. Where there is one shard only, the verb itself finds out.
+    /// is leased. The number of shards may have changed since it was cached, so it is read again before
+    /// this returns `None`. A topic with one shard needs no search: the verb itself finds out.
     async fn next_shard_of_lease(
         &self,
         topic: &TopicName,

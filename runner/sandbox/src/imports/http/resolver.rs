@@ -65,7 +65,7 @@ struct Resolver {
 }
 
 impl Names {
-    /// Uses these name servers. If there are none, uses the system's hosts file and name servers.
+    /// Uses these name servers, or the system's hosts file and name servers if the list is empty.
     pub(super) fn new(servers: Vec<SocketAddr>) -> Self {
         match servers.is_empty() {
             true => Self::of_files("/etc/resolv.conf".into(), "/etc/hosts".into()),

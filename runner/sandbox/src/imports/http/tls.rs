@@ -24,7 +24,7 @@ pub(super) struct TrustedRoots {
 }
 
 impl TrustedRoots {
-    /// Trusts these roots. If there are none, trusts the system's, which the environment variables
+    /// Trusts these roots. If the list is empty, trusts the system's, which the environment variables
     /// `SSL_CERT_FILE` and `SSL_CERT_DIR` can replace.
     pub(super) fn new(given: Vec<CertificateDer<'static>>) -> Self {
         Self { given, store: OnceLock::new() }

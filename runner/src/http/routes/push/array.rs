@@ -1,4 +1,4 @@
-//! Many jobs as one JSON array: if one is invalid, none is pushed.
+//! Many jobs as one JSON array: a single invalid job refuses the array.
 
 use std::fmt;
 
