@@ -22,10 +22,10 @@ use crate::executor::ExecutorResources;
 use crate::executor::cpu_quota::CpuQuota;
 use crate::manifest::Manifest;
 use crate::observe::events::Events;
-use crate::observe::sick_topics::SickTopics;
 use crate::observe::supervision::Supervision;
 use crate::observe::traces::Traces;
 use crate::report::metrics::{Metrics, Sources};
+use crate::report::status::AllWatched;
 
 /// A server without listeners.
 pub struct PipeServer {
@@ -50,33 +50,14 @@ impl PipeServer {
         let prefix = manifest.redis.prefix.clone();
         let (topic_discovery, _found) = TopicDiscovery::new(Arc::new(manifest));
         let supervision = Supervision::default();
-        let sick_topics = Arc::<SickTopics>::default();
         let (traces, _export) = Traces::start(&threads, "fuzz", &supervision);
         let (events, _writer) = Events::start(redis, prefix, &supervision);
         let (_stop, stops) = watch::channel(false);
         let (_, watched) = watch::channel(Arc::from([]));
-        let sources = Sources {
-            queue: queue.clone(),
-            served: Arc::default(),
-            watched: watched.clone(),
-            health: Arc::default(),
-            outage: Arc::default(),
-            traffic: vec![("http", queue.latency_stats())],
-            copies: Arc::default(),
-            push_counters: Arc::default(),
-            handler_log: Arc::default(),
-            pull_counters: Arc::default(),
-            traces: traces.clone(),
-            events: events.clone(),
-            sandbox: idle_sandbox()?,
-            slots: ExecutorResources::slots(slots_max),
-            slots_max,
-            cpu_quota: CpuQuota::unlimited(),
-            sick_topics: Arc::clone(&sick_topics),
-        };
+        let sources = idle_sources(&queue, slots_max, &watched, &traces, &events)?;
         let (push_counters, pull_counters) =
             (Arc::clone(&sources.push_counters), Arc::clone(&sources.pull_counters));
-        let health = Arc::clone(&sources.health);
+        let (health, sick_topics) = (Arc::clone(&sources.health), Arc::clone(&sources.sick_topics));
         let probes =
             Probes::new(Metrics::new(sources), queue.clone(), health, watched.clone()).router();
         let state = ServerState::new(Parts {
@@ -112,6 +93,35 @@ impl PipeServer {
     pub fn body_bytes(&self) -> usize {
         self.state.bodies.held()
     }
+}
+
+/// What the metrics read, of a daemon that serves no topic.
+fn idle_sources(
+    queue: &Queue,
+    slots_max: u32,
+    watched: &watch::Receiver<AllWatched>,
+    traces: &Traces,
+    events: &Events,
+) -> anyhow::Result<Sources> {
+    Ok(Sources {
+        queue: queue.clone(),
+        served: Arc::default(),
+        watched: watched.clone(),
+        health: Arc::default(),
+        outage: Arc::default(),
+        traffic: vec![("http", queue.latency_stats())],
+        copies: Arc::default(),
+        push_counters: Arc::default(),
+        handler_log: Arc::default(),
+        pull_counters: Arc::default(),
+        traces: traces.clone(),
+        events: events.clone(),
+        sandbox: idle_sandbox()?,
+        slots: ExecutorResources::slots(slots_max),
+        slots_max,
+        cpu_quota: CpuQuota::unlimited(),
+        sick_topics: Arc::default(),
+    })
 }
 
 /// A sandbox that runs nothing: the metrics read its memory.
