@@ -14,7 +14,7 @@ mod error;
 mod evaluate;
 pub(crate) mod exports;
 mod interpreter;
-mod program;
+mod own_binary;
 mod remedy;
 mod segments;
 mod snapshot;

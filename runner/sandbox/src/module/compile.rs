@@ -14,7 +14,7 @@ use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
 use super::interpreter::{self, Interpreter};
-use super::{check, code, evaluate, program, snapshot};
+use super::{check, code, evaluate, own_binary, snapshot};
 use crate::digest::Digest;
 use crate::engine::EngineKind;
 use crate::error::SandboxError;
@@ -223,7 +223,7 @@ impl Compiler {
     }
 
     /// The cache, and the key of the module. A snapshot depends on the imports that `_initialize` calls, so its
-    /// key contains the program that took it. A snapshot may contain data of the environment or of a granted
+    /// key contains the binary that took it. A snapshot may contain data of the environment or of a granted
     /// file, which may be secret or change. With one of them it is not written to disk.
     fn cache_entry(
         &self,
@@ -236,8 +236,8 @@ impl Compiler {
         let form = match takes_snapshot {
             false => "plain".to_owned(),
             true if grants.env.is_empty() && grants.dirs.is_empty() => {
-                let (fuel, program) = (limits.fuel.map_or(0, u64::from), program::fingerprint()?);
-                format!("snapshot {} {} {fuel} {program}", limits.memory, limits.tables)
+                let (fuel, binary) = (limits.fuel.map_or(0, u64::from), own_binary::fingerprint()?);
+                format!("snapshot {} {} {fuel} {binary}", limits.memory, limits.tables)
             }
             true => return None,
         };

@@ -1,4 +1,4 @@
-//! The program of this process, which tells the snapshots of two builds apart.
+//! The binary that this process runs: its fingerprint tells the snapshots of two builds apart.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 /// Bytes that are read in one call.
 const CHUNK: usize = 256 << 10;
 
-/// A hash of the program's file, read once. `None` if the file cannot be read.
+/// A hash of the binary's file, read once. `None` if the file cannot be read.
 pub(super) fn fingerprint() -> Option<&'static str> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
     let hash = HASH.get_or_init(|| hash(own_file().ok()?).ok());
@@ -17,7 +17,7 @@ pub(super) fn fingerprint() -> Option<&'static str> {
 }
 
 fn own_file() -> io::Result<File> {
-    // On Linux the link leads to the program that runs, also after its file was replaced.
+    // On Linux the link leads to the binary that runs, also after its file was replaced.
     File::open("/proc/self/exe").or_else(|_| File::open(std::env::current_exe()?))
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_with_other_code_have_other_fingerprints() {
+    fn binaries_with_other_code_have_other_fingerprints() {
         let own = fingerprint().unwrap();
         assert_eq!(hash(own_file().unwrap()).unwrap(), own);
         let mut other = Vec::new();
