@@ -79,7 +79,6 @@ impl ServerState {
     /// Pushes jobs within the request's trace; counts the stored jobs and reports their events.
     pub(super) async fn push(
         &self,
-        queue: &Queue,
         topic: &TopicName,
         mut jobs: Vec<NewJob>,
         if_exists: IfExists,
@@ -88,7 +87,7 @@ impl ServerState {
         let began = Moment::now();
         let pushing = self.traces.begin_push(came);
         pushing.mark(&mut jobs);
-        let answer = queue.push(topic, &jobs, if_exists).await;
+        let answer = self.queue.push(topic, &jobs, if_exists).await;
         let failed = match &answer {
             Err(error) => Some(error.to_string()),
             Ok(words) => Some("some were refused".to_owned())
@@ -129,17 +128,17 @@ impl ServerState {
         }
     }
 
-    /// The queue, after registering the limits of a topic that Redis does not know yet, so that
-    /// they apply to its first jobs.
-    pub(super) async fn queue_of(
+    /// Registers the limits of a topic that Redis does not know yet, so that they apply to its
+    /// first jobs.
+    pub(super) async fn ensure_limits(
         &self,
         name: &TopicName,
         topic: &Topic,
-    ) -> Result<&Queue, Problem> {
+    ) -> Result<(), Problem> {
         if !self.topic_discovery.serves(name) && !self.queue.is_registered(name).await? {
             self.queue.configure(name, &topic.limits()).await?;
         }
-        Ok(&self.queue)
+        Ok(())
     }
 }
 

@@ -141,9 +141,9 @@ impl CommandContext<'_> {
         }
         self.index().note(&text, &name, delay).await?;
         let due = if delay.is_zero() { Due::Now } else { Due::In(delay) };
-        let queue = self.server.queue_of(&name, topic).await?;
+        self.server.ensure_limits(&name, topic).await?;
         let job = NewJob { id, due, payload, options };
-        let pushed = self.server.push(queue, &name, vec![job], topic.if_exists, &self.came).await?;
+        let pushed = self.server.push(&name, vec![job], topic.if_exists, &self.came).await?;
         let pushed = pushed.first().map_or(Pushed::Exists, |(_, pushed)| *pushed);
         Ok(match word_of(pushed, topic.if_exists) {
             (_, None) => CommandResponse::done(&text),

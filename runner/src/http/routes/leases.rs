@@ -139,7 +139,7 @@ pub(super) async fn lease_jobs(
         wait: request.wait,
         poll: manifest.redis.poll,
     };
-    let queue = server.queue_of(name, topic).await?;
+    server.ensure_limits(name, topic).await?;
     let stopped = server.stopped();
     let mut receiver = server.wake_up_hub.subscribe(name, async move {
         tokio::select! {
@@ -147,7 +147,7 @@ pub(super) async fn lease_jobs(
             () = stopped => {}
         }
     });
-    let consumer = Consumer { queue, name, topic };
+    let consumer = Consumer { queue: &server.queue, name, topic };
     let pulled =
         consumer.pull_with_receiver(&options, &mut receiver).await.map_err(pull_problem)?;
     let delivery = Delivery { server: server.clone(), topic: name.clone(), leases: pulled.leases };

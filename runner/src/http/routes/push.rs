@@ -234,9 +234,9 @@ async fn push_one(
     job: NewJob,
     push: &PushSettings,
 ) -> Result<Response, Problem> {
-    let queue = server.queue_of(name, topic).await?;
+    server.ensure_limits(name, topic).await?;
     let id = job.id.to_string();
-    let answers = server.push(queue, name, vec![job], push.if_exists, &push.came).await?;
+    let answers = server.push(name, vec![job], push.if_exists, &push.came).await?;
     let (_, pushed) = answers.first().ok_or_else(no_reply)?;
     let pushed = *pushed;
     let outcome = PushOutcome::of(pushed, push.if_exists);
@@ -261,8 +261,8 @@ async fn push_many(
     jobs: Vec<NewJob>,
     push: &PushSettings,
 ) -> Result<Response, Problem> {
-    let queue = server.queue_of(name, topic).await?;
-    let answers = server.push(queue, name, jobs, push.if_exists, &push.came).await?;
+    server.ensure_limits(name, topic).await?;
+    let answers = server.push(name, jobs, push.if_exists, &push.came).await?;
     let is = |outcome, word| PushOutcome::of(word, push.if_exists) == outcome;
     let count = |outcome| answers.iter().filter(|(_, word)| is(outcome, *word)).count();
     let one = |(id, word): &(JobId, Pushed)| PushedJob { id: id.to_string(), result: word.word() };

@@ -234,7 +234,7 @@ async fn set_paused(
 ) -> Result<Json<PauseResponse>, Problem> {
     known(server, name).await?;
     if let Some(topic) = server.manifest().topic_for(name) {
-        server.queue_of(name, topic).await?;
+        server.ensure_limits(name, topic).await?;
     }
     let queue = &server.queue;
     let changed = if paused { queue.pause(name).await? } else { queue.resume(name).await? };

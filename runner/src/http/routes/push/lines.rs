@@ -197,10 +197,10 @@ impl Stream {
     async fn push(&mut self, batch: Vec<JobLine>) -> Result<Bytes, Problem> {
         let manifest = self.server.manifest();
         let topic = settings(&manifest, &self.name)?;
-        let queue = self.server.queue_of(&self.name, topic).await?;
+        self.server.ensure_limits(&self.name, topic).await?;
         let (mut results, mut indices, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
         let dues = batch.iter().flat_map(|line| &line.job).map(|job| job.due);
-        let check = DueCheck::of(queue, dues).await?;
+        let check = DueCheck::of(&self.server.queue, dues).await?;
         for JobLine { number, job } in batch {
             let job = job.and_then(|job| match check.check(job.due) {
                 Ok(()) => Ok(job),
@@ -217,7 +217,7 @@ impl Stream {
             results.push(LineResult { line: number, id: None, result, error });
         }
         let PushSettings { if_exists, came, .. } = &self.settings_of_push;
-        let answers = self.server.push(queue, &self.name, jobs, *if_exists, came).await?;
+        let answers = self.server.push(&self.name, jobs, *if_exists, came).await?;
         for (at, (id, pushed)) in indices.into_iter().zip(answers) {
             let (result, why) = word_of(pushed, self.settings_of_push.if_exists);
             let outcome = &mut results[at];
