@@ -336,12 +336,12 @@ impl Inner {
             }
         };
         let outcome = job.snoozes.judge(outcome);
-        let opened = self.report_to_breaker(&binding, &outcome, started_at);
+        let opened = self.count_in_breaker(&binding, &outcome, started_at);
         (EndedJob { key, outcome, output, digest, started_at, cost, opened }, has_yielded)
     }
 
-    /// Reports an attempt to the breaker; true if that opened it.
-    fn report_to_breaker(&self, binding: &Binding, outcome: &Outcome, started_at: Instant) -> bool {
+    /// Counts an attempt in the breaker; true if that opened it.
+    fn count_in_breaker(&self, binding: &Binding, outcome: &Outcome, started_at: Instant) -> bool {
         let rule = &binding.topic.breaker;
         breaker::is_module_failure(rule, outcome)
             .is_some_and(|failed| self.breaker.record_outcome(rule, failed, started_at))

@@ -28,13 +28,13 @@ use crate::observe::log::sampling::AttemptSampler;
 use crate::redis_host::clock::RedisClock;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
-use self::half_open::Probe;
+use self::breaker_probe::Probe;
 pub use self::parts::{TopicStats, WorkerParts, WorkerServices};
 use self::send::next_command;
 
 mod admit;
 pub mod batch_limits;
-mod half_open;
+mod breaker_probe;
 pub mod in_flight;
 mod parts;
 pub mod prefetch;

@@ -67,7 +67,8 @@ impl Worker {
             return;
         }
         let binding = binding::current(&self.parts.bound);
-        self.report_to_breaker(&ended, &binding);
+        self.report_probe(&ended, &binding);
+        self.log_opened_breaker(&ended, &binding);
         let earlier = self.unsettled.jobs.len();
         for ended in ended {
             self.judge(ended, &binding);

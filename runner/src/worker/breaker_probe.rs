@@ -98,13 +98,17 @@ impl Worker {
         self.parts.breaker.return_probe(monotonic::now());
     }
 
-    /// Logs that an attempt opened the breaker, and reports the result of the probe.
-    pub(super) fn report_to_breaker(&mut self, ended: &[EndedJob], binding: &Binding) {
+    /// Reports the result of the probe, if it is among the ended jobs.
+    pub(super) fn report_probe(&mut self, ended: &[EndedJob], binding: &Binding) {
         if let Probe::Held(key) = self.probe
             && let Some(probe) = ended.iter().find(|ended| ended.key == key)
         {
-            self.report_probe(probe, binding);
+            self.end_probe(probe, binding);
         }
+    }
+
+    /// Logs that an attempt opened the breaker.
+    pub(super) fn log_opened_breaker(&mut self, ended: &[EndedJob], binding: &Binding) {
         let Some(last) = ended.iter().find(|ended| ended.opened) else { return };
         self.look.more = true;
         let (class, reason) = match &last.outcome {
@@ -120,7 +124,7 @@ impl Worker {
         );
     }
 
-    fn report_probe(&mut self, probe: &EndedJob, binding: &Binding) {
+    fn end_probe(&mut self, probe: &EndedJob, binding: &Binding) {
         let (topic, rule) = (self.parts.shard.topic(), &binding.topic.breaker);
         self.probe = Probe::None;
         let now = monotonic::now();
