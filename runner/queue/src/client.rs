@@ -135,6 +135,6 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
     pub async fn now_ms(&self) -> Result<u64, QueueError> {
-        read_time(script::run_one_safe(&self.connection, redis::cmd("TIME")).await?)
+        read_time(script::run_one_idempotent(&self.connection, redis::cmd("TIME")).await?)
     }
 }

@@ -82,7 +82,8 @@ impl Queue {
             call
         };
         let replies =
-            script::run_safe(&self.connection, limits.iter().map(configure).collect()).await?;
+            script::run_idempotent(&self.connection, limits.iter().map(configure).collect())
+                .await?;
         for (shard, _) in limits {
             self.known_shards.forget(shard.topic());
         }

@@ -42,7 +42,7 @@ impl Queue {
             topics.iter().map(|topic| self.known_shards.get(topic)).collect();
         let unknown = topics.iter().zip(&known).filter(|(_, known)| known.is_none());
         let calls = unknown.map(|(topic, _)| self.shards_call(topic)).collect();
-        let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
+        let mut replies = script::run_idempotent(&self.connection, calls).await?.into_iter();
         let mut all = Vec::with_capacity(topics.len());
         for (topic, known) in topics.iter().zip(known) {
             all.push(match known {
@@ -81,7 +81,7 @@ impl Queue {
             for some in at.chunks(BATCH_MAX) {
                 let ids = some.iter().map(|&at| jobs[at].1);
                 let call = self.locate(&shard, ids);
-                let replies = array(script::run_one_safe(&self.connection, call).await?)?;
+                let replies = array(script::run_one_idempotent(&self.connection, call).await?)?;
                 for (&at, found) in some.iter().zip(&replies) {
                     if count(found)? > 0 {
                         shard_of_each[at] = shard.clone();
@@ -108,7 +108,9 @@ impl Queue {
             exist.arg(KEPT.map(|name| keys.key(name)).as_slice());
             exist
         };
-        for reply in script::run_safe(&self.connection, shards.all().map(exist).collect()).await? {
+        for reply in
+            script::run_idempotent(&self.connection, shards.all().map(exist).collect()).await?
+        {
             if count(&reply?)? > 0 {
                 return Ok(false);
             }
@@ -116,7 +118,7 @@ impl Queue {
         let seen: Vec<String> = shards.seen.iter().map(u32::to_string).collect();
         let mut call = FORGET_SHARDS.call(&self.keys.of_first(topic));
         call.arg(shards.count).arg(seen.join(" "));
-        let is_done = count(&script::run_one_safe(&self.connection, call).await?)? > 0;
+        let is_done = count(&script::run_one_idempotent(&self.connection, call).await?)? > 0;
         self.known_shards.forget(topic);
         Ok(is_done)
     }
@@ -129,7 +131,7 @@ impl Queue {
     ) -> Result<Vec<bool>, QueueError> {
         let calls = shards.all().map(|shard| self.locate(&shard, ids.iter()));
         let mut live = vec![false; ids.len()];
-        for reply in script::run_safe(&self.connection, calls.collect()).await? {
+        for reply in script::run_idempotent(&self.connection, calls.collect()).await? {
             for (live, found) in live.iter_mut().zip(&array(reply?)?) {
                 *live |= count(found)? == LIVE;
             }
@@ -154,7 +156,7 @@ impl Queue {
     }
 
     async fn ask_shards(&self, topic: &TopicName) -> Result<Shards, QueueError> {
-        let reply = script::run_one_safe(&self.connection, self.shards_call(topic)).await?;
+        let reply = script::run_one_idempotent(&self.connection, self.shards_call(topic)).await?;
         self.learn_shards(topic, reply)
     }
 

@@ -40,7 +40,7 @@ impl Queue {
         set.arg(self.keys.runner_key(runner_id)).arg(status).arg("PX").arg(score(STANDS));
         list.arg(self.keys.runners_key()).arg(score(now + STANDS)).arg(runner_id);
         tidy.arg(self.keys.runners_key()).arg("-inf").arg(score(now.saturating_sub(LISTED)));
-        all_done(script::run_safe(&self.connection, vec![set, list, tidy]).await?)
+        all_done(script::run_idempotent(&self.connection, vec![set, list, tidy]).await?)
     }
 
     /// Removes the status of a runner that ends.
@@ -51,7 +51,7 @@ impl Queue {
         let (mut forget, mut unlist) = (redis::cmd("DEL"), redis::cmd("ZREM"));
         forget.arg(self.keys.runner_key(runner_id));
         unlist.arg(self.keys.runners_key()).arg(runner_id);
-        all_done(script::run_safe(&self.connection, vec![forget, unlist]).await?)
+        all_done(script::run_idempotent(&self.connection, vec![forget, unlist]).await?)
     }
 
     /// The statuses of live runners, by their names; the latest 1,000 of them. What is no text is left out
@@ -63,7 +63,8 @@ impl Queue {
         let mut range = redis::cmd("ZREVRANGE");
         range.arg(self.keys.runners_key()).arg(0).arg(RUNNERS_MAX - 1);
         let mut statuses = Statuses::default();
-        let names = match script::run_one_safe(&self.connection, range).await.and_then(array) {
+        let names = match script::run_one_idempotent(&self.connection, range).await.and_then(array)
+        {
             Ok(names) => names,
             Err(error) if error.is_of_topic() => {
                 statuses.unreadable.push(self.keys.runners_key());
@@ -80,7 +81,8 @@ impl Queue {
             get.arg(self.keys.runner_key(name));
             get
         };
-        let replies = script::run_safe(&self.connection, names.iter().map(get).collect()).await?;
+        let replies =
+            script::run_idempotent(&self.connection, names.iter().map(get).collect()).await?;
         for (name, reply) in names.into_iter().zip(for_each_topic(replies)?) {
             match reply {
                 // It has expired.

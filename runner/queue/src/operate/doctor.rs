@@ -205,7 +205,7 @@ impl<F: FnMut(Finding)> ShardExamination<'_, F> {
     ) -> Result<Vec<Value>, QueueError> {
         let mut call = script.call(&self.keys);
         call.arg(cursor).arg(size.0).arg(u8::from(self.checkup.repair)).arg(extra);
-        array(script::run_one_safe(&self.queue.connection, call).await?)
+        array(script::run_one_idempotent(&self.queue.connection, call).await?)
     }
 
     /// Reports the findings of a reply, which follow its first two fields.
@@ -245,7 +245,7 @@ impl<F: FnMut(Finding)> ShardExamination<'_, F> {
             let mut scan = redis::cmd("HSCAN");
             scan.arg(self.keys.key("outbox")).arg(&cursor).arg("COUNT").arg(size.0);
             let mut page =
-                array(script::run_one_safe(&self.queue.connection, scan).await?)?.into_iter();
+                array(script::run_one_idempotent(&self.queue.connection, scan).await?)?.into_iter();
             cursor = text(&page.next().unwrap_or(Value::Nil))?.to_owned();
             let mut entries = array(page.next().unwrap_or(Value::Nil))?.into_iter();
             let mut read = 0;
@@ -271,7 +271,7 @@ impl<F: FnMut(Finding)> ShardExamination<'_, F> {
         if self.checkup.repair {
             let mut call = DOCTOR_OUTBOX.call(&self.keys);
             call.arg(&field[..]).arg(&value[..]);
-            let reply = array(script::run_one_safe(&self.queue.connection, call).await?)?;
+            let reply = array(script::run_one_idempotent(&self.queue.connection, call).await?)?;
             if let [broken, Value::Int(1)] = reply.as_slice() {
                 done = format!("moved to {}", text(broken)?);
             }

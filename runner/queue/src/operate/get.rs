@@ -26,7 +26,8 @@ impl Queue {
             call.arg(id.as_bytes());
             call
         };
-        let replies = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
+        let replies =
+            script::run_idempotent(&self.connection, shards.all().map(call).collect()).await?;
         let mut found: Option<Job> = None;
         for values in replies {
             let mut reply = Reply::read(array(values?)?)?;

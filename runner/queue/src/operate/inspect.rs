@@ -65,7 +65,7 @@ impl Queue {
         let mut members = redis::cmd("SMEMBERS");
         members.arg(self.keys.topics_key());
         let mut topics = Vec::new();
-        for name in array(script::run_one_safe(&self.connection, members).await?)? {
+        for name in array(script::run_one_idempotent(&self.connection, members).await?)? {
             if let Some(topic) = text(&name).ok().and_then(|name| TopicName::new(name).ok()) {
                 topics.push(topic);
             }
@@ -87,7 +87,7 @@ impl Queue {
         for topic in topics {
             add.arg(topic.as_str());
         }
-        script::run_one_safe(&self.connection, add).await.map(drop)
+        script::run_one_idempotent(&self.connection, add).await.map(drop)
     }
 
     /// True if a topic is in `duebox:topics`: a runner served it, or a script pushed to it. False if that
@@ -98,7 +98,7 @@ impl Queue {
     pub async fn is_registered(&self, topic: &TopicName) -> Result<bool, QueueError> {
         let mut member = redis::cmd("SISMEMBER");
         member.arg(self.keys.topics_key()).arg(topic.as_str());
-        match script::run_one_safe(&self.connection, member).await {
+        match script::run_one_idempotent(&self.connection, member).await {
             Err(error) if error.is_of_topic() => Ok(false),
             reply => Ok(count(&reply?)? > 0),
         }
@@ -114,7 +114,8 @@ impl Queue {
         shards: &[Shard],
     ) -> Result<Vec<Result<Option<Duration>, QueueError>>, QueueError> {
         let peek = |shard: &Shard| PEEK.call(&self.keys.of(shard));
-        let replies = script::run_safe(&self.connection, shards.iter().map(peek).collect()).await?;
+        let replies =
+            script::run_idempotent(&self.connection, shards.iter().map(peek).collect()).await?;
         let read = |reply: Result<Value, QueueError>| {
             Ok(optional_score(&reply?)?.map(Duration::from_millis))
         };
@@ -143,7 +144,7 @@ impl Queue {
             asked.push((shards.len(), fault));
         }
         calls.push(redis::cmd("TIME"));
-        let mut replies = script::run_safe(&self.connection, calls).await?;
+        let mut replies = script::run_idempotent(&self.connection, calls).await?;
         let now_ms = read_time(replies.pop().unwrap_or(Ok(Value::Nil))?)?;
         let mut values = for_each_topic(replies)?.into_iter();
         let mut depths = Vec::with_capacity(topics.len());

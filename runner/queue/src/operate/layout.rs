@@ -16,6 +16,6 @@ impl Queue {
     pub async fn declare_layout(&self) -> Result<(), QueueError> {
         let mut declare = redis::cmd("SET");
         declare.arg(self.keys.layout_key()).arg(LAYOUT).arg("NX").arg("GET");
-        check_layout(&script::run_one_safe(&self.connection, declare).await?)
+        check_layout(&script::run_one_idempotent(&self.connection, declare).await?)
     }
 }

@@ -204,7 +204,8 @@ impl Queue {
             call.arg(query.limit.clamp(1, BATCH_MAX));
             call
         };
-        let replies = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
+        let replies =
+            script::run_idempotent(&self.connection, shards.all().map(call).collect()).await?;
         let mut pages = Vec::with_capacity(replies.len());
         for reply in replies {
             pages.push(Page::read(array(reply?)?)?);

@@ -54,7 +54,7 @@ impl Queue {
                 calls.push(call);
             }
         }
-        let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
+        let mut replies = script::run_idempotent(&self.connection, calls).await?.into_iter();
         let mut all = Vec::new();
         for (_, state) in STAGES {
             let mut found = Vec::new();

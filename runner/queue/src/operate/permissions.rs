@@ -142,7 +142,7 @@ impl Queue {
             index += words.len() + 1;
             ask.arg(words.len()).arg(words);
         }
-        let reply = array(script::run_one_safe(&self.connection, ask).await?)?;
+        let reply = array(script::run_one_idempotent(&self.connection, ask).await?)?;
         let missing: Vec<usize> = reply.iter().filter_map(position).collect();
         let is_missing = |index: &usize| missing.contains(index);
         let of_keys = || asked.iter().filter(|(.., is_of_key)| *is_of_key);

@@ -92,7 +92,7 @@ impl Queue {
                 for id in batch {
                     call.arg(id.as_bytes());
                 }
-                let some = count(&script::run_one_safe(&self.connection, call).await?)?;
+                let some = count(&script::run_one_idempotent(&self.connection, call).await?)?;
                 pruned = pruned.saturating_add(some);
             }
         }
@@ -111,7 +111,10 @@ impl Queue {
         keep: impl Into<Option<&RetentionLimits>>,
     ) -> Result<Pruned, QueueError> {
         let calls = self.tidy_calls(shard, keep.into(), BATCH_MAX);
-        Pruned::read(&mut script::run_safe(&self.connection, calls).await?.into_iter(), BATCH_MAX)
+        Pruned::read(
+            &mut script::run_idempotent(&self.connection, calls).await?.into_iter(),
+            BATCH_MAX,
+        )
     }
 
     /// The same for several shards, at most 100 of each kind a shard. Takes one round trip and one
@@ -132,7 +135,8 @@ impl Queue {
             exist
         };
         let (mut asked, mut calls) = (Vec::new(), Vec::new());
-        let found = script::run_safe(&self.connection, shards.iter().map(exist).collect()).await?;
+        let found =
+            script::run_idempotent(&self.connection, shards.iter().map(exist).collect()).await?;
         for (found, ((shard, keep), tidied)) in
             found.into_iter().zip(shards.iter().zip(&mut tidied))
         {
@@ -141,7 +145,7 @@ impl Queue {
                 asked.push(tidied);
             }
         }
-        let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
+        let mut replies = script::run_idempotent(&self.connection, calls).await?.into_iter();
         for tidied in asked {
             *tidied = Pruned::read(&mut replies, TOGETHER_MAX);
         }
@@ -179,13 +183,13 @@ impl Queue {
     pub async fn prune_records(&self, shard: &Shard) -> Result<PrunedRecords, QueueError> {
         let mut call = PRUNE_RECORDS.call(&self.keys.of(shard));
         call.arg(BATCH_MAX);
-        PrunedRecords::read(script::run_one_safe(&self.connection, call).await?)
+        PrunedRecords::read(script::run_one_idempotent(&self.connection, call).await?)
     }
 
     async fn prune_by(&self, shard: &Shard, by: &str, bound: u64) -> Result<u64, QueueError> {
         let mut call = PRUNE.call(&self.keys.of(shard));
         call.arg("dead").arg(by).arg(bound).arg(BATCH_MAX);
-        count(&script::run_one_safe(&self.connection, call).await?)
+        count(&script::run_one_idempotent(&self.connection, call).await?)
     }
 }
 

@@ -58,7 +58,7 @@ impl Queue {
             length
         };
         let replies =
-            script::run_safe(&self.connection, shards.iter().map(length).collect()).await?;
+            script::run_idempotent(&self.connection, shards.iter().map(length).collect()).await?;
         for_each_topic(replies.into_iter().map(|reply| count(&reply?)))
     }
 
@@ -73,7 +73,8 @@ impl Queue {
         for field in skip {
             call.arg(&field[..]);
         }
-        let mut fields = array(script::run_one_safe(&self.connection, call).await?)?.into_iter();
+        let mut fields =
+            array(script::run_one_idempotent(&self.connection, call).await?)?.into_iter();
         let read_at_ms = score(text(&fields.next().unwrap_or(Value::Nil))?);
         let mut entries = Vec::with_capacity(fields.len() / 2);
         while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
@@ -96,7 +97,7 @@ impl Queue {
         for entry in entries {
             delete.arg(&entry[..]);
         }
-        script::run_one_safe(&self.connection, delete).await.map(drop)
+        script::run_one_idempotent(&self.connection, delete).await.map(drop)
     }
 
     /// Removes these follow-ups from their entries. Returns for each entry whether they are out of it:

@@ -185,7 +185,7 @@ impl Queue {
                 for &at in some {
                     call.arg(&parcels[at].dedup_record);
                 }
-                let scores = array(script::run_one_safe(&self.connection, call).await?)?;
+                let scores = array(script::run_one_idempotent(&self.connection, call).await?)?;
                 for (&at, score) in some.iter().zip(&scores) {
                     if *score != Value::Nil {
                         shard_of_each[at] = shard.clone();
@@ -313,7 +313,7 @@ impl Queue {
             for parcel in some {
                 call.arg(&parcel.dedup_record);
             }
-            script::run_one_safe(&self.connection, call).await?;
+            script::run_one_idempotent(&self.connection, call).await?;
         }
         Ok(())
     }

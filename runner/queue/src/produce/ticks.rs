@@ -104,7 +104,7 @@ impl Queue {
             mark
         };
         let calls = schedules.iter().map(mark).collect();
-        for_each_topic(script::run_safe(&self.connection, calls).await?).map(drop)
+        for_each_topic(script::run_idempotent(&self.connection, calls).await?).map(drop)
     }
 
     /// The states of schedules, each given with its topic, and the clock of Redis in unix ms; in one

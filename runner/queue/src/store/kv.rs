@@ -76,7 +76,8 @@ impl Queue {
     ) -> Result<Option<KvEntry>, QueueError> {
         let mut call = self.kv_call(&KV_GET, topic);
         call.arg(name);
-        let mut found = array(script::run_one_safe(&self.connection, call).await?)?.into_iter();
+        let mut found =
+            array(script::run_one_idempotent(&self.connection, call).await?)?.into_iter();
         let (Some(value), Some(revision)) = (found.next(), found.next()) else {
             return Ok(None);
         };
@@ -119,7 +120,7 @@ impl Queue {
         for _ in 0..ROUNDS_MAX {
             let reply = match (condition, by) {
                 (KvCondition::Always, None) => {
-                    script::run_one_safe(&self.connection, call.clone()).await?
+                    script::run_one_idempotent(&self.connection, call.clone()).await?
                 }
                 _ => self.kv_write(&call, by).await?,
             };

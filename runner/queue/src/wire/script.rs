@@ -166,9 +166,9 @@ pub(crate) async fn run(
     Ok(send(connection, calls, Repeat::Unsent).await?.values)
 }
 
-/// Sends calls that have the same effect if they are carried out twice; they are repeated by themselves
+/// Sends idempotent calls, which have the same effect if they are carried out twice: they are repeated
 /// if the connection is lost.
-pub(crate) async fn run_safe(
+pub(crate) async fn run_idempotent(
     connection: &Connection,
     calls: Vec<Cmd>,
 ) -> Result<Vec<Result<Value, QueueError>>, QueueError> {
@@ -213,9 +213,12 @@ pub(crate) async fn run_one(connection: &Connection, call: Cmd) -> Result<Value,
     one(run(connection, vec![call]).await?)
 }
 
-/// Sends one call that has the same effect if it is carried out twice.
-pub(crate) async fn run_one_safe(connection: &Connection, call: Cmd) -> Result<Value, QueueError> {
-    one(run_safe(connection, vec![call]).await?)
+/// Sends one idempotent call.
+pub(crate) async fn run_one_idempotent(
+    connection: &Connection,
+    call: Cmd,
+) -> Result<Value, QueueError> {
+    one(run_idempotent(connection, vec![call]).await?)
 }
 
 fn one(mut values: Vec<Result<Value, QueueError>>) -> Result<Value, QueueError> {

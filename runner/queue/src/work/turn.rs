@@ -169,7 +169,7 @@ impl Queue {
         settled: &mut [Settled],
     ) -> Result<(), QueueError> {
         let clock = self.connection.clock_of(&keys.key("unack"));
-        let now_us = read_time_us(script::run_one_safe(&self.connection, clock).await?)?;
+        let now_us = read_time_us(script::run_one_idempotent(&self.connection, clock).await?)?;
         for (settlement, settled) in settle.iter().zip(settled) {
             if *settled == Settled::Lost && settlement.token().expires_at_us() > now_us {
                 *settled = settlement.expected();

@@ -84,7 +84,7 @@ impl Queue {
             ask.arg(keys.key(name)).arg(id.as_bytes());
             ask
         });
-        let replies = script::run_safe(&self.connection, asked.into()).await?;
+        let replies = script::run_idempotent(&self.connection, asked.into()).await?;
         let replies = replies.into_iter().collect::<Result<Vec<Value>, _>>()?;
         let Ok([token, options, attempts]) = <[Value; 3]>::try_from(replies) else {
             return Err(QueueError::BadReply("a lease is cut short".to_owned()));
@@ -227,7 +227,8 @@ impl Queue {
             ask.arg(self.keys.of(shard).key("unack")).arg(id.as_bytes());
             ask
         };
-        let replies = script::run_safe(&self.connection, shards.iter().map(ask).collect()).await?;
+        let replies =
+            script::run_idempotent(&self.connection, shards.iter().map(ask).collect()).await?;
         let mut found = None;
         for (shard, reply) in shards.into_iter().zip(replies) {
             let reply = reply?;
@@ -245,7 +246,7 @@ impl Queue {
     async fn due_of_leased(&self, shard: &Shard, id: &JobId) -> Result<u64, QueueError> {
         let mut turn = redis::cmd("HGET");
         turn.arg(self.keys.of(shard).key("turns:of")).arg(id.as_bytes());
-        let turn = script::run_one_safe(&self.connection, turn).await?;
+        let turn = script::run_one_idempotent(&self.connection, turn).await?;
         let due = match &turn {
             Value::Nil => None,
             value => text(value)?.split_once(' ').map(|(due, _)| score(due)),
