@@ -31,6 +31,7 @@ use crate::observe::supervision::TaskKind;
 
 use self::demotion::{Demotion, TimeSlice, abort_on_panic};
 pub use self::ended_job::{AttemptOutput, EndedJob, Snoozes};
+pub use self::lease_number::LeaseNumber;
 pub use self::resources::{ExecutorResources, TopicShare};
 
 mod cpu_allowance;
@@ -39,6 +40,7 @@ pub mod cpu_quota;
 mod demotion;
 mod ended_job;
 pub mod fair_semaphore;
+mod lease_number;
 mod resources;
 pub mod runs;
 pub(crate) mod scheduler_attributes;
@@ -47,8 +49,8 @@ pub mod timer;
 
 /// A leased job that waits to run.
 pub struct QueuedJob {
-    /// The worker's key of the job.
-    pub key: u64,
+    /// The job's lease.
+    pub lease: LeaseNumber,
     /// The handler's input.
     pub invocation: Invocation,
     /// Interrupts the job.
@@ -99,8 +101,8 @@ struct ExecutorState {
     /// Each with the moment at which it was added.
     waiting: VecDeque<(Instant, QueuedJob)>,
     tasks: usize,
-    /// Jobs that have yielded, by start and key. Other tasks run the jobs that wait.
-    yielded: BTreeSet<(Instant, u64)>,
+    /// Jobs that have yielded, by start and lease. Other tasks run the jobs that wait.
+    yielded: BTreeSet<(Instant, LeaseNumber)>,
     running: usize,
     ended: Vec<EndedJob>,
     notify_at_waiting: usize,
@@ -188,12 +190,12 @@ impl Executor {
     }
 
     /// Takes back all waiting jobs, if the first of them has waited for `stall`.
-    pub fn take_waiting(&self, stall: Duration) -> Vec<u64> {
+    pub fn take_waiting(&self, stall: Duration) -> Vec<LeaseNumber> {
         let mut state = self.0.state();
         if state.waiting.front().is_none_or(|(since, _)| monotonic::now() - *since < stall) {
             return Vec::new();
         }
-        state.waiting.drain(..).map(|(_, job)| job.key).collect()
+        state.waiting.drain(..).map(|(_, job)| job.lease).collect()
     }
 }
 
@@ -241,10 +243,10 @@ impl Inner {
     }
 
     /// The job of a task has yielded: starts one more task if a job waits and `concurrency` allows it.
-    fn add_yielded(self: &Arc<Self>, started_at: Instant, key: u64) {
+    fn add_yielded(self: &Arc<Self>, started_at: Instant, lease: LeaseNumber) {
         let concurrency = self.concurrency();
         let mut state = self.state();
-        state.yielded.insert((started_at, key));
+        state.yielded.insert((started_at, lease));
         if !state.waiting.is_empty() && state.tasks < concurrency {
             self.start_task(&mut state);
         }
@@ -303,7 +305,7 @@ impl Inner {
         let started_at = monotonic::now();
         let handler = binding.handlers.of(&job.invocation.id);
         let digest = handler.digest();
-        let key = job.key;
+        let lease = job.lease;
         let runs = &self.resources.runs;
         let run = async {
             fail_point::pass(TaskKind::Guest.word());
@@ -315,7 +317,7 @@ impl Inner {
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
                 if !std::mem::replace(&mut has_yielded, true) {
-                    self.add_yielded(started_at, key);
+                    self.add_yielded(started_at, lease);
                 }
                 Poll::Pending
             }
@@ -323,7 +325,7 @@ impl Inner {
         })
         .await;
         if has_yielded {
-            self.state().yielded.remove(&(started_at, key));
+            self.state().yielded.remove(&(started_at, lease));
         }
         let wall = monotonic::now() - started_at;
         let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
@@ -337,7 +339,7 @@ impl Inner {
         };
         let outcome = job.snoozes.judge(outcome);
         let opened = self.count_in_breaker(&binding, &outcome, started_at);
-        (EndedJob { key, outcome, output, digest, started_at, cost, opened }, has_yielded)
+        (EndedJob { lease, outcome, output, digest, started_at, cost, opened }, has_yielded)
     }
 
     /// Counts an attempt in the breaker; true if that opened it.

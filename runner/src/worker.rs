@@ -311,10 +311,10 @@ impl Worker {
     }
 
     fn give_back(&mut self, stall: Duration) -> usize {
-        let keys = self.parts.executor.take_waiting(stall);
-        for key in &keys {
-            self.release_probe(*key);
-            if let Some(held) = self.in_flight.take(*key) {
+        let leases = self.parts.executor.take_waiting(stall);
+        for lease in &leases {
+            self.release_probe(*lease);
+            if let Some(held) = self.in_flight.take(*lease) {
                 let outcome = Outcome::HostFault("not started".to_owned());
                 let record = Record::not_run(held.lease.id.clone(), held.attempt, outcome);
                 let is_routine = !stall.is_zero();
@@ -323,7 +323,7 @@ impl Worker {
                 self.unsettled.jobs.push(JudgedJob { settlement, record });
             }
         }
-        keys.len()
+        leases.len()
     }
 }
 

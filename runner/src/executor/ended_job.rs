@@ -6,12 +6,13 @@ use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, FollowUp, Outcome};
 use duebox_sandbox::{AttemptTrace, Digest, RunReport};
 
+use super::lease_number::LeaseNumber;
 use crate::observe::cost::Cost;
 
 /// A job that has run.
 pub struct EndedJob {
-    /// The worker's key of the job.
-    pub key: u64,
+    /// The job's lease.
+    pub lease: LeaseNumber,
     /// Its outcome.
     pub outcome: Outcome,
     /// What it produced in addition to its outcome.

@@ -116,9 +116,9 @@ impl Worker {
             ttr: options.ttr().unwrap_or(binding.topic.ttr),
             span: self.parts.services.traces.attempt_span(options.headers()),
         };
-        let (key, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
-        self.hold_probe(key);
-        Some(QueuedJob { key, invocation, interrupt, snoozes })
+        let (lease, interrupt) = self.in_flight.add(lease, attempt, lasts, leased_at);
+        self.hold_probe(lease);
+        Some(QueuedJob { lease, invocation, interrupt, snoozes })
     }
 
     /// Settles a job that was not run. A payload over the limit has the class of invalid options, too: both are wrong

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::Worker;
 use crate::deploy::binding::Binding;
 use crate::deploy::breaker::{self, BreakerState, ProbeResult};
-use crate::executor::EndedJob;
+use crate::executor::{EndedJob, LeaseNumber};
 use crate::monotonic;
 
 /// The probe, as far as this worker is concerned.
@@ -19,8 +19,8 @@ pub(super) enum Probe {
     None,
     /// The next lease call asks for it.
     Requested,
-    /// It is leased, under this key.
-    Held(u64),
+    /// It is leased.
+    Held(LeaseNumber),
 }
 
 impl Worker {
@@ -66,9 +66,9 @@ impl Worker {
     }
 
     /// Notes that a job was leased: it is the probe, if one was requested.
-    pub(super) fn hold_probe(&mut self, key: u64) {
+    pub(super) fn hold_probe(&mut self, lease: LeaseNumber) {
         if self.probe == Probe::Requested {
-            self.probe = Probe::Held(key);
+            self.probe = Probe::Held(lease);
         }
     }
 
@@ -80,8 +80,8 @@ impl Worker {
     }
 
     /// Notes that a job was released: if it was the probe, another job can be.
-    pub(super) fn release_probe(&mut self, key: u64) {
-        if self.probe == Probe::Held(key) {
+    pub(super) fn release_probe(&mut self, lease: LeaseNumber) {
+        if self.probe == Probe::Held(lease) {
             self.drop_probe();
         }
     }
@@ -100,8 +100,8 @@ impl Worker {
 
     /// Reports the result of the probe, if it is among the ended jobs.
     pub(super) fn report_probe(&mut self, ended: &[EndedJob], binding: &Binding) {
-        if let Probe::Held(key) = self.probe
-            && let Some(probe) = ended.iter().find(|ended| ended.key == key)
+        if let Probe::Held(lease) = self.probe
+            && let Some(probe) = ended.iter().find(|ended| ended.lease == lease)
         {
             self.end_probe(probe, binding);
         }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use duebox_queue::{Extension, Lease, Token};
 use duebox_sandbox::{Interrupt, InterruptReason};
 
+use crate::executor::LeaseNumber;
+
 /// A lease in use.
 pub struct HeldLease {
     /// The job and its fencing token.
@@ -31,27 +33,27 @@ impl HeldLease {
 
 /// A lease to renew.
 pub struct Renewal {
-    /// Its key.
-    pub key: u64,
+    /// Its number.
+    pub lease: LeaseNumber,
     /// What Redis is asked for.
     pub extension: Extension,
 }
 
-/// The leases of one worker, by key.
+/// The leases of one worker, by number.
 #[derive(Default)]
 pub struct InFlight {
-    held: HashMap<u64, HeldLease, BuildHasherDefault<KeyHasher>>,
-    next_key: u64,
+    held: HashMap<LeaseNumber, HeldLease, BuildHasherDefault<NumberHasher>>,
+    next: LeaseNumber,
     heartbeat_at: Option<Instant>,
     /// No lease ends before this moment.
     none_ends_before: Option<Instant>,
 }
 
-/// Hashes sequential keys that no outsider chooses: one multiplication is enough.
+/// Hashes sequential numbers that no outsider chooses: one multiplication is enough.
 #[derive(Default)]
-struct KeyHasher(u64);
+struct NumberHasher(u64);
 
-impl Hasher for KeyHasher {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -60,35 +62,34 @@ impl Hasher for KeyHasher {
         bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
     }
 
-    fn write_u64(&mut self, key: u64) {
+    fn write_u64(&mut self, number: u64) {
         // 2^64 over the golden ratio (Knuth, The Art of Computer Programming 3, 6.4).
-        self.0 = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
 impl InFlight {
-    /// Adds a lease made at `leased_at` or later that lasts `lasts` unless it is renewed. Returns its key.
+    /// Adds a lease made at `leased_at` or later that lasts `lasts` unless it is renewed. Returns its number.
     pub fn add(
         &mut self,
         lease: Lease,
         attempt: u32,
         lasts: Duration,
         leased_at: Instant,
-    ) -> (u64, Interrupt) {
-        let (key, interrupt, renewed_at) = (self.next_key, Interrupt::new(), leased_at);
-        self.next_key += 1;
+    ) -> (LeaseNumber, Interrupt) {
+        let (number, interrupt, renewed_at) = (self.next.count_on(), Interrupt::new(), leased_at);
         let held = HeldLease { lease, attempt, interrupt: interrupt.clone(), renewed_at, lasts };
         let end = held.ends_at();
         self.none_ends_before = Some(self.none_ends_before.map_or(end, |known| known.min(end)));
-        self.held.insert(key, held);
+        self.held.insert(number, held);
         let beat = renewed_at + lasts / 3;
         self.heartbeat_at = Some(self.heartbeat_at.map_or(beat, |known| known.min(beat)));
-        (key, interrupt)
+        (number, interrupt)
     }
 
     /// Removes a lease so that it can be settled.
-    pub fn take(&mut self, key: u64) -> Option<HeldLease> {
-        let held = self.held.remove(&key);
+    pub fn take(&mut self, lease: LeaseNumber) -> Option<HeldLease> {
+        let held = self.held.remove(&lease);
         if self.held.is_empty() {
             self.heartbeat_at = None;
             self.none_ends_before = None;
@@ -118,7 +119,7 @@ impl InFlight {
             return renewals;
         }
         let mut next: Option<Instant> = None;
-        for (key, held) in &self.held {
+        for (number, held) in &self.held {
             if held.interrupt.reason() == Some(InterruptReason::LeaseLost) {
                 continue;
             }
@@ -127,7 +128,7 @@ impl InFlight {
             if age >= third && renewals.len() < max {
                 let (id, token) = (held.lease.id.clone(), held.lease.token.clone());
                 let extension = Extension { id, token, by: age };
-                renewals.push(Renewal { key: *key, extension });
+                renewals.push(Renewal { lease: *number, extension });
             }
             let beat = if age >= third { now + third } else { held.renewed_at + third };
             next = Some(next.map_or(beat, |known| known.min(beat)));
@@ -145,7 +146,7 @@ impl InFlight {
     /// Applies the reply to an extension: the new token, or `None` if the lease is lost. A lost lease
     /// interrupts its guest.
     pub fn apply_extension(&mut self, renewal: &Renewal, token: Option<Token>) {
-        let Some(held) = self.held.get_mut(&renewal.key) else { return };
+        let Some(held) = self.held.get_mut(&renewal.lease) else { return };
         match token {
             Some(token) => {
                 held.lease.token = token;

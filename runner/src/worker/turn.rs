@@ -86,7 +86,7 @@ impl Worker {
     }
 
     fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
-        let Some(held) = self.in_flight.take(ended.key) else { return };
+        let Some(held) = self.in_flight.take(ended.lease) else { return };
         let traced = ended.output.traced.take();
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
