@@ -2,6 +2,7 @@
 //!
 //! All other layers write here; no write waits for a reader.
 
+pub mod attempt_record;
 pub mod cost;
 pub mod counters;
 pub mod events;

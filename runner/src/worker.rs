@@ -23,7 +23,7 @@ use crate::deploy::breaker::Changes;
 use crate::executor::Load;
 use crate::executor::timer::Timer;
 use crate::monotonic;
-use crate::observe::log::attempt_log::Record;
+use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::log::sampling::AttemptSampler;
 use crate::redis_host::clock::RedisClock;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
@@ -96,7 +96,7 @@ pub struct Worker {
 /// A job with its verdict, and the record of its attempt, which is published once the verdict is settled.
 struct JudgedJob {
     settlement: Settlement,
-    record: Record,
+    record: AttemptRecord,
 }
 
 /// Verdicts that are not settled yet.
@@ -316,10 +316,10 @@ impl Worker {
             self.release_probe(*lease);
             if let Some(held) = self.in_flight.take(*lease) {
                 let outcome = Outcome::HostFault("not started".to_owned());
-                let record = Record::not_run(held.lease.id.clone(), held.attempt, outcome);
+                let record = AttemptRecord::not_run(held.lease.id.clone(), held.attempt, outcome);
                 let is_routine = !stall.is_zero();
                 let settlement = held.lease.settle(Verdict::Release { delay: Duration::ZERO });
-                let record = Record { is_routine, ..record };
+                let record = AttemptRecord { is_routine, ..record };
                 self.unsettled.jobs.push(JudgedJob { settlement, record });
             }
         }

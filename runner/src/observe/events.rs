@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::attempt_record::AttemptRecord;
 use super::counters::{add, read};
-use super::log::attempt_log::Record;
 use super::supervision::{Supervision, TaskKind};
 
 /// The most events that wait to be sent.
@@ -134,7 +134,12 @@ impl Events {
     }
 
     /// Reports a settled attempt of this runner.
-    pub(crate) fn report_settled(&self, topic: &TopicName, record: &Record, settled: Settled) {
+    pub(crate) fn report_settled(
+        &self,
+        topic: &TopicName,
+        record: &AttemptRecord,
+        settled: Settled,
+    ) {
         let Some(event) = word(settled).filter(|_| self.are_on()) else { return };
         self.give(Event {
             id: Some(record.id.clone()),

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::log::attempt_log::{Record, millis};
+use super::attempt_record::AttemptRecord;
+use super::log::attempt_log::millis;
 
 /// Attempts kept of a topic.
 const KEPT: usize = 20;
@@ -50,7 +51,7 @@ pub struct RecentAttempts(Mutex<VecDeque<RecentAttempt>>);
 impl RecentAttempts {
     /// Adds settled attempts in the order in which they ended. A job released because it did not start in time has
     /// had no attempt and is left out.
-    pub fn add<'r>(&self, attempts: impl DoubleEndedIterator<Item = (&'r Record, Settled)>) {
+    pub fn add<'r>(&self, attempts: impl DoubleEndedIterator<Item = (&'r AttemptRecord, Settled)>) {
         let attempts = attempts.rev().filter(|(record, _)| !record.is_routine);
         let last: Vec<_> = attempts.take(KEPT).collect();
         if last.is_empty() {
@@ -76,7 +77,7 @@ impl RecentAttempts {
 }
 
 impl RecentAttempt {
-    fn of(record: &Record, settled: Settled, at_ms: u64) -> Self {
+    fn of(record: &AttemptRecord, settled: Settled, at_ms: u64) -> Self {
         let (verdict, class, reason) = record.verdict_words();
         let end = reason.floor_char_boundary(REASON_MAX);
         Self {
@@ -100,14 +101,15 @@ mod tests {
 
     use super::*;
 
-    fn record(number: usize, outcome: Outcome) -> Record {
-        Record::not_run(JobId::from_redis(number.to_string()), 1, outcome)
+    fn record(number: usize, outcome: Outcome) -> AttemptRecord {
+        AttemptRecord::not_run(JobId::from_redis(number.to_string()), 1, outcome)
     }
 
     #[test]
     fn the_last_attempts_are_kept_newest_first() {
         let recent = RecentAttempts::default();
-        let many: Vec<Record> = (0..1_000).map(|number| record(number, Outcome::Acked)).collect();
+        let many: Vec<AttemptRecord> =
+            (0..1_000).map(|number| record(number, Outcome::Acked)).collect();
         recent.add(many.iter().map(|record| (record, Settled::Done)));
         let failure =
             Failure { class: FailureClass::Trap, reason: "ä".repeat(1_000), retry_after: None };
@@ -127,9 +129,9 @@ mod tests {
         recent.add([(&acked, Settled::Done)].into_iter());
         let release = |number| {
             let record = record(number, Outcome::HostFault("not started".to_owned()));
-            Record { is_routine: true, ..record }
+            AttemptRecord { is_routine: true, ..record }
         };
-        let released: Vec<Record> = (1..100).map(release).collect();
+        let released: Vec<AttemptRecord> = (1..100).map(release).collect();
         recent.add(released.iter().map(|record| (record, Settled::Released)));
         let kept = recent.attempts();
         assert_eq!((kept.len(), kept[0].id.as_str()), (1, "0"));

@@ -12,8 +12,8 @@ use super::{JudgedJob, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::{AttemptOutput, QueuedJob, Snoozes};
 use crate::monotonic;
+use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
-use crate::observe::log::attempt_log::Record;
 
 /// The wait for the limits of a topic that Redis has lost.
 const LIMITS_WRITTEN_IN: Duration = Duration::from_millis(50);
@@ -130,7 +130,7 @@ impl Worker {
         let attempt_over =
             Attempt { topic, options: None, number: attempt, snoozes: lease.snoozes, digest, wall };
         let verdict = attempt_over.verdict(&outcome, AttemptOutput::default());
-        let record = Record::not_run(lease.id.clone(), attempt, outcome);
+        let record = AttemptRecord::not_run(lease.id.clone(), attempt, outcome);
         let settlement = lease.settle(verdict);
         self.unsettled.jobs.push(JudgedJob { settlement, record });
     }

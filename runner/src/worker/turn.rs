@@ -17,9 +17,9 @@ use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
 use crate::monotonic;
+use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
 use crate::observe::log;
-use crate::observe::log::attempt_log::Record;
 use crate::observe::sick_topics::TopicLoop;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
@@ -82,7 +82,7 @@ impl Worker {
             self.parts.stats.counters.late.add(record.late);
             self.parts.stats.counters.ran.add(record.cost.wall);
         }
-        self.parts.stats.module_stats.record_runs(attempts.filter_map(Record::module_run));
+        self.parts.stats.module_stats.record_runs(attempts.filter_map(AttemptRecord::module_run));
     }
 
     fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
@@ -105,7 +105,7 @@ impl Worker {
             self.unsettled.follow_ups |= !ended.output.follow_ups.is_empty();
             attempt.verdict(&ended.outcome, ended.output)
         };
-        let record = Record {
+        let record = AttemptRecord {
             id: held.lease.id.clone(),
             attempt: held.attempt,
             outcome: ended.outcome,

@@ -16,7 +16,7 @@ use opentelemetry::trace::{
 use opentelemetry_sdk::trace::SpanData;
 
 use super::{Traces, context, span};
-use crate::observe::log::attempt_log::Record;
+use crate::observe::attempt_record::AttemptRecord;
 
 impl Traces {
     /// The span of an attempt at a job with these headers; `None` if it is not recorded.
@@ -41,7 +41,7 @@ impl Traces {
     }
 
     /// Sends the spans of a settled attempt.
-    pub(crate) fn send_attempt(&self, topic: &TopicName, record: &Record, settled: Settled) {
+    pub(crate) fn send_attempt(&self, topic: &TopicName, record: &AttemptRecord, settled: Settled) {
         let Some(traced) = &record.traced else { return };
         let times = Times::now();
         let began = times.of(record.started_at);
@@ -63,7 +63,7 @@ impl Traces {
 
 fn attributes(
     topic: &TopicName,
-    record: &Record,
+    record: &AttemptRecord,
     traced: &AttemptTrace,
     settled: Settled,
 ) -> Vec<KeyValue> {
@@ -91,7 +91,7 @@ fn attributes(
     attributes
 }
 
-fn status(record: &Record, settled: Settled) -> Status {
+fn status(record: &AttemptRecord, settled: Settled) -> Status {
     match &record.outcome {
         _ if settled == Settled::Lost => Status::error("the lease was lost before the verdict"),
         Outcome::Failed(failure) => Status::error(failure.reason.clone()),
