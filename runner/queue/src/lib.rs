@@ -128,14 +128,15 @@ pub use crate::wire::settings::ConnectionSettings;
 pub use crate::wire::stream::TlsSession;
 #[doc(hidden)]
 pub use crate::wire::transport::Transport;
+pub use crate::work::extend::Extension;
 pub use crate::work::last_attempt::LastAttempt;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use crate::work::listen::{Listener, Notification};
+pub use crate::work::promote::{Promoted, Promotion};
 pub use crate::work::pull::{
     LeasedJob, PullOptions, PullOptionsError, Pulled, TokenError, check_consumer,
 };
+pub use crate::work::reclaim::{ReclaimRule, Reclaimed};
 pub use crate::work::settle::{Finish, Settled, Settlement, Verdict};
-pub use crate::work::turn::{
-    Extension, Promoted, Promotion, ReclaimRule, Reclaimed, Turn, TurnReply,
-};
+pub use crate::work::turn::{Turn, TurnReply};
 pub use crate::work::wake_up::{WakeUpHub, WakeUpReceiver};

@@ -21,7 +21,9 @@ use crate::error::QueueError;
 use crate::wire::constants::BATCH_MAX;
 use crate::work::lease::{Lease, LeaseCall, Leased};
 use crate::work::listen::{Listener, Notification};
-use crate::work::turn::{Promotion, ReclaimRule, Turn, TurnReply};
+use crate::work::promote::Promotion;
+use crate::work::reclaim::ReclaimRule;
+use crate::work::turn::{Turn, TurnReply};
 use crate::work::wake_up::{SleepEnd, WakeUpReceiver};
 
 /// The shortest sleep, so that a wait of 0 does not spin.

@@ -15,9 +15,10 @@ use crate::error::QueueError;
 use crate::wire::attempts::Attempts;
 use crate::wire::reply::{bytes, score, text};
 use crate::wire::script;
+use crate::work::extend::Extension;
 use crate::work::lease::{Lease, Token};
 use crate::work::settle::{Settled, Verdict};
-use crate::work::turn::{Extension, Turn};
+use crate::work::turn::Turn;
 
 /// The largest token: an integer that a double holds exactly.
 const TOKEN_MAX: u64 = 1 << 53;
