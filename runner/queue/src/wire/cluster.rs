@@ -271,8 +271,8 @@ impl Cluster {
     }
 
     /// When a connection to one of the servers was last made again.
-    pub(super) fn made_again_at(&self) -> Option<std::time::Instant> {
-        self.state.lock().servers.values().filter_map(ServerConnection::made_again_at).max()
+    pub(super) fn reconnected_at(&self) -> Option<std::time::Instant> {
+        self.state.lock().servers.values().filter_map(ServerConnection::reconnected_at).max()
     }
 
     pub(super) fn primaries(&self) -> usize {

@@ -180,13 +180,13 @@ impl Connection {
         *self.failed_at.lock() = Some(now());
     }
 
-    /// When Redis was last out of reach: a command failed, or a lost connection was made again.
-    pub(crate) fn disturbed_at(&self) -> Option<Instant> {
-        let made_again_at = match &self.route {
-            Route::Server(server) => server.made_again_at(),
-            Route::Cluster(cluster) => cluster.made_again_at(),
+    /// When Redis was last known to be out of reach: a command failed, or a lost connection was made again.
+    pub(crate) fn unreachable_at(&self) -> Option<Instant> {
+        let reconnected_at = match &self.route {
+            Route::Server(server) => server.reconnected_at(),
+            Route::Cluster(cluster) => cluster.reconnected_at(),
         };
-        made_again_at.max(*self.failed_at.lock())
+        reconnected_at.max(*self.failed_at.lock())
     }
 
     pub(crate) fn latency_stats(&self) -> &Arc<LatencyStats> {

@@ -194,7 +194,7 @@ impl ServerConnection {
     }
 
     /// When the connection was last made again after it was lost; now, while it is lost.
-    pub(super) fn made_again_at(&self) -> Option<Instant> {
+    pub(super) fn reconnected_at(&self) -> Option<Instant> {
         match &*self.state.borrow() {
             State::Up(link) if link.number == 0 => None,
             State::Up(link) => Some(link.opened_at.into_std()),

@@ -40,15 +40,15 @@ pub struct Reclaimed {
 }
 
 impl ReclaimRule<'_> {
-    pub(super) fn command(&self, keys: &ShardKeys, disturbed_at: Option<Instant>) -> Cmd {
+    pub(super) fn command(&self, keys: &ShardKeys, unreachable_at: Option<Instant>) -> Cmd {
         // Ago, because Redis has another clock.
         let ago_ms = |until: Instant| {
             let now = tokio::time::Instant::now().into_std();
             let past = millis(now.saturating_duration_since(until)) as i64;
             past - millis(until.saturating_duration_since(now)) as i64
         };
-        let renewed_at = disturbed_at.and_then(|at| at.checked_add(self.renewed_within));
-        let expired_before = renewed_at.map(|until| ago_ms(until).to_string());
+        let renewed_by = unreachable_at.and_then(|at| at.checked_add(self.renewed_within));
+        let expired_before = renewed_by.map(|until| ago_ms(until).to_string());
         let mut call = RECLAIM.call(keys);
         call.arg(BATCH_MAX)
             .arg(self.max_crashes.map_or_else(String::new, |most| most.to_string()))

@@ -76,7 +76,7 @@ impl Queue {
     /// carried out. What Redis refused is in [`TurnReply::error`].
     pub async fn turn(&self, shard: &Shard, turn: &Turn<'_>) -> Result<TurnReply, QueueError> {
         let keys = self.keys.of(shard);
-        let (parts, calls) = turn.commands(&keys, self.connection.disturbed_at());
+        let (parts, calls) = turn.commands(&keys, self.connection.unreachable_at());
         let mut reply = TurnReply::default();
         if calls.is_empty() {
             return Ok(reply);
@@ -119,7 +119,7 @@ impl Queue {
 }
 
 impl Turn<'_> {
-    fn commands(&self, keys: &ShardKeys, disturbed_at: Option<Instant>) -> (Vec<Part>, Vec<Cmd>) {
+    fn commands(&self, keys: &ShardKeys, unreachable_at: Option<Instant>) -> (Vec<Part>, Vec<Cmd>) {
         let mut parts = Vec::with_capacity(5);
         let mut calls = Vec::with_capacity(5);
         let mut add = |part, call| {
@@ -133,7 +133,7 @@ impl Turn<'_> {
             add(Part::Settle, Settlement::command(keys, &self.settle));
         }
         if let Some(rule) = &self.reclaim {
-            add(Part::Reclaim, rule.command(keys, disturbed_at));
+            add(Part::Reclaim, rule.command(keys, unreachable_at));
         }
         if let Some(promotion) = &self.promote {
             add(Part::Promote, promotion.command(keys));
