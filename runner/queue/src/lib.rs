@@ -120,6 +120,7 @@ pub use crate::wire::connection_task::ConnectionTask;
 pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::copy_waits::CopyStats;
 pub use crate::wire::durability::Durability;
+pub use crate::wire::last_attempt::LastAttempt;
 pub use crate::wire::latency::LatencyStats;
 #[doc(hidden)]
 pub use crate::wire::script::{digest_and_keys, script_paths};
@@ -129,7 +130,6 @@ pub use crate::wire::stream::TlsSession;
 #[doc(hidden)]
 pub use crate::wire::transport::Transport;
 pub use crate::work::extend::Extension;
-pub use crate::work::last_attempt::LastAttempt;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
 pub use crate::work::listen::{Listener, Notification};
 pub use crate::work::promote::{Promoted, Promotion};

@@ -14,6 +14,7 @@ pub(crate) mod copy_waits;
 pub(crate) mod durability;
 mod half_open;
 pub(crate) mod keys;
+pub(crate) mod last_attempt;
 pub(crate) mod latency;
 pub(crate) mod layout;
 pub(crate) mod link;

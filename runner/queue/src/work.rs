@@ -1,7 +1,6 @@
 //! What a runner does with jobs: lease, extend, settle, reclaim, promote, pull.
 
 pub(crate) mod extend;
-pub(crate) mod last_attempt;
 pub(crate) mod lease;
 pub(crate) mod listen;
 pub(crate) mod promote;

@@ -9,13 +9,14 @@ mod topics;
 
 pub use finding::{Finding, FindingKind};
 
-use duebox_job::{FollowUp, Options, Shard, TopicName};
+use duebox_job::{FailureClass, FollowUp, Options, Shard, TopicName};
 use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::keys::ShardKeys;
+use crate::wire::last_attempt::LastAttempt;
 use crate::wire::reply::{array, bytes, count, text, unexpected};
 use crate::wire::script::{
     self, DOCTOR_BLOCKED, DOCTOR_ENDED, DOCTOR_JOBS, DOCTOR_KV, DOCTOR_OUTBOX, DOCTOR_PERMITS,
@@ -32,11 +33,6 @@ const PAGE_BYTES: u64 = 256 << 10;
 const PERMITS_MAX: u64 = BATCH_MAX as u64;
 /// Values whose bytes one script counts.
 const VALUES_MAX: u64 = BATCH_MAX as u64;
-
-const ORPHAN_INFO: &str = r#"{"class":"orphan","reason":"its payload was found in no state"}"#;
-const BAD_DUE_INFO: &str =
-    r#"{"class":"bad_due","reason":"its due time was no unix time in milliseconds"}"#;
-const NO_INFO: &str = r#"{"class":"orphan","reason":"what it died of was not written"}"#;
 
 /// What the doctor does with its findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,9 +97,9 @@ impl Queue {
         if examination.step(&DOCTOR_TYPES).await? > 0 && !checkup.repair {
             return Ok(vec![Unexamined::AllButTypes]);
         }
-        let bad_due = if checkup.bury_bad_dues { BAD_DUE_INFO } else { "" };
+        let bad_due = info_if(checkup.bury_bad_dues, FailureClass::BadDue);
         for stage in ["pending", "ready", "retry", "unack"] {
-            examination.pages(&DOCTOR_STAGE, &[stage, bad_due]).await?;
+            examination.pages(&DOCTOR_STAGE, &[stage, &bad_due]).await?;
         }
         examination.pages(&DOCTOR_SIDE, &["turns:of"]).await?;
         let permits =
@@ -111,16 +107,17 @@ impl Queue {
         for part in ["blocked:at", "blocked"] {
             examination.pages(&DOCTOR_BLOCKED, &[part]).await?;
         }
-        let orphan = if checkup.bury_orphans { ORPHAN_INFO } else { "" };
-        examination.pages(&DOCTOR_JOBS, &[orphan]).await?;
+        let orphan = info_if(checkup.bury_orphans, FailureClass::Orphan);
+        examination.pages(&DOCTOR_JOBS, &[&orphan]).await?;
         for part in ["opts", "attempts", "errors", "unique"] {
             examination.pages(&DOCTOR_SIDE, &[part]).await?;
         }
+        let unknown = LastAttempt::unknown().to_json();
         for part in ["dead:jobs", "dead", "dead:opts", "dead:info"] {
-            examination.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
+            examination.pages(&DOCTOR_ENDED, &[part, &unknown]).await?;
         }
         for part in ["done", "done:jobs", "done:info", "done:result"] {
-            examination.pages(&DOCTOR_ENDED, &[part, NO_INFO]).await?;
+            examination.pages(&DOCTOR_ENDED, &[part, &unknown]).await?;
         }
         examination.outbox().await?;
         for part in ["kv:rev", "kv:at"] {
@@ -135,6 +132,11 @@ impl Queue {
             .map(|(_, what)| what)
             .collect())
     }
+}
+
+/// What a job keeps that the doctor buries; empty if it deletes such jobs.
+fn info_if(is_buried: bool, class: FailureClass) -> String {
+    if is_buried { LastAttempt::without_attempt(class).to_json() } else { String::new() }
 }
 
 /// The examination of one shard.

@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_job::{JobId, OptionError, Options, Priority};
+use duebox_job::{FailureClass, JobId, OptionError, Options, Priority};
 use redis::{Cmd, Value};
 
 use crate::error::QueueError;
 use crate::wire::attempts::Attempts;
 use crate::wire::constants::{BATCH_MAX, PRIORITY_STEP};
 use crate::wire::keys::ShardKeys;
+use crate::wire::last_attempt::LastAttempt;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::wire::script::LEASE;
@@ -21,10 +22,6 @@ const HEAD: usize = 8;
 const BARE: usize = 3;
 /// The same with options and attempts.
 const WHOLE: usize = 5;
-
-/// What a job keeps that was not started within its ttl, where the caller says nothing else.
-pub(crate) const EXPIRED_INFO: &str =
-    r#"{"class":"expired","reason":"it was not started within its ttl after it fell due"}"#;
 
 /// The fencing token of a lease: its expiry in µs on the clock of Redis, as text.
 #[derive(Clone, PartialEq, Eq)]
@@ -157,7 +154,7 @@ impl LeaseCall {
             call_id: call_id.into(),
             bytes_max: None,
             min_age: Duration::ZERO,
-            expired_info: Some(EXPIRED_INFO.to_owned()),
+            expired_info: Some(LastAttempt::without_attempt(FailureClass::Expired).to_json()),
             needs_limits: false,
         }
     }

@@ -3,8 +3,11 @@
 use std::num::NonZero;
 use std::time::Duration;
 
+use duebox_job::FailureClass;
+
 use crate::wire::constants::BATCH_MAX;
-use crate::work::lease::{EXPIRED_INFO, Lease, LeaseCall};
+use crate::wire::last_attempt::LastAttempt;
+use crate::work::lease::{Lease, LeaseCall};
 
 /// The longest name of a consumer, in bytes.
 const NAME_MAX: usize = 128;
@@ -19,8 +22,6 @@ const POLL: Duration = Duration::from_secs(1);
 const POLL_MIN: Duration = Duration::from_millis(10);
 /// The default of `max_crashes`.
 const CRASHES_MAX: NonZero<u32> = NonZero::new(3).unwrap();
-
-const CRASHED_INFO: &str = r#"{"class":"crashed","reason":"those who pulled it died, or lost the lease, as often as max_crashes allows"}"#;
 
 /// What a pull asks for.
 #[derive(Debug, Clone)]
@@ -88,6 +89,7 @@ impl PullOptions {
         if wait > WAIT_MAX {
             return Err(PullOptionsError::Wait);
         }
+        let info = |class| Some(LastAttempt::without_attempt(class).to_json());
         Ok(Self {
             consumer: consumer.to_owned(),
             jobs,
@@ -97,8 +99,8 @@ impl PullOptions {
             bytes_max: None,
             min_age: Duration::ZERO,
             max_crashes: CRASHES_MAX,
-            crashed_info: Some(CRASHED_INFO.to_owned()),
-            expired_info: Some(EXPIRED_INFO.to_owned()),
+            crashed_info: info(FailureClass::Crashed),
+            expired_info: info(FailureClass::Expired),
             discards_bad_dues: false,
         })
     }

@@ -1,5 +1,8 @@
 //! What a dead or done job keeps of its last attempt: the JSON in its fields `dead:info` and `done:info`,
 //! and the last failure of a job that waits for its next attempt. A field that is not known is not written.
+//!
+//! The reasons of deaths without an attempt stand here. Two others name what was found: `promote.lua` the
+//! invalid due time, and the caller that refuses a job's options or payload before a run.
 
 use duebox_job::FailureClass;
 use serde::Serialize;
@@ -39,7 +42,7 @@ impl LastAttempt<'_> {
             }
             FailureClass::Expired => "it was not started within its ttl after it fell due",
             FailureClass::BadDue => "its due time is not a valid time in Unix milliseconds",
-            FailureClass::Orphan => "it has no payload",
+            FailureClass::Orphan => "its payload was found in no state",
             FailureClass::Nack
             | FailureClass::Drop
             | FailureClass::Trap
@@ -52,6 +55,12 @@ impl LastAttempt<'_> {
             | FailureClass::BadOptions => "",
         };
         Self { class: Some(class), reason, ..Self::default() }
+    }
+
+    /// What a dead job keeps if nothing was written when it died.
+    pub(crate) fn unknown() -> Self {
+        let reason = "what it died of was not written";
+        Self { class: Some(FailureClass::Orphan), reason, ..Self::default() }
     }
 
     /// The text that is stored.
