@@ -15,7 +15,7 @@ use crate::wire::copy_waits::CopyStats;
 use crate::wire::keys::Keys;
 use crate::wire::latency::LatencyStats;
 #[cfg(feature = "redis-connection")]
-use crate::wire::primary::Primary;
+use crate::wire::redis_connection::Primary;
 use crate::wire::reply::read_time;
 use crate::wire::script;
 use crate::wire::settings::ConnectionSettings;

@@ -22,7 +22,7 @@ pub(crate) mod login;
 pub(crate) mod millis;
 mod node_addresses;
 #[cfg(feature = "redis-connection")]
-pub(crate) mod primary;
+pub(crate) mod redis_connection;
 pub(crate) mod reply;
 pub(crate) mod scan;
 pub(crate) mod score;

@@ -228,7 +228,7 @@ impl Connection {
     /// Sends commands of the caller's own; returns these of the replies. In a cluster a transaction goes to the
     /// server of its first command.
     #[cfg(feature = "redis-connection")]
-    async fn send_for(
+    pub(super) async fn send_for(
         &self,
         commands: &Pipeline,
         wanted: Range<usize>,
@@ -247,36 +247,4 @@ impl Connection {
 /// Now, by the clock of Tokio's timers, which a simulation pauses.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-/// The connection for commands of the caller's own.
-#[cfg(feature = "redis-connection")]
-impl redis::aio::ConnectionLike for Connection {
-    fn req_packed_command<'a>(
-        &'a mut self,
-        command: &'a redis::Cmd,
-    ) -> redis::RedisFuture<'a, Value> {
-        Box::pin(async move {
-            let mut commands = Pipeline::with_capacity(1);
-            commands.add_command(command.clone());
-            let mut values = self.req_packed_commands(&commands, 0, 1).await?;
-            Ok(values.pop().unwrap_or(Value::Nil))
-        })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        commands: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> redis::RedisFuture<'a, Vec<Value>> {
-        Box::pin(async move {
-            let replies = self.send_for(commands, offset..offset + count).await;
-            Ok(replies.map_err(|error| std::io::Error::other(error.to_string()))?)
-        })
-    }
-
-    fn get_db(&self) -> i64 {
-        0
-    }
 }
