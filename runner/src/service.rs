@@ -6,6 +6,7 @@
 pub(crate) mod due;
 pub(crate) mod leased_job;
 pub mod pull_consumer;
+pub(crate) mod refused_push;
 pub(crate) mod schema;
 pub(crate) mod timetable;
 pub(crate) mod value;

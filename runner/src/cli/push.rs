@@ -17,6 +17,7 @@ use super::support::failure::{FAILED, Failure};
 use super::support::payload::Source;
 use super::support::{output, target};
 use crate::service::due::due;
+use crate::service::refused_push;
 
 /// What all jobs of one push share.
 pub(super) struct Template {
@@ -129,22 +130,12 @@ fn print_result(
 
 /// Why a job was not pushed, and the remedy; `None` if the push succeeded.
 pub(super) fn refusal(pushed: Pushed) -> Option<(&'static str, &'static str)> {
-    match pushed {
-        Pushed::Pushed | Pushed::Kept | Pushed::Replaced | Pushed::Successor => None,
-        Pushed::Exists => Some((
-            "a live job has that id",
-            "choose another id, cancel it, or push with --if-exists replace",
-        )),
-        Pushed::Held => Some((
-            "a job with that id is done, and the topic reserves ids for its unique_for",
-            "choose another id, or wait; duebox get shows until when",
-        )),
-        Pushed::Full => {
-            Some(("the topic has max_pending waiting jobs", "push later, or raise max_pending"))
-        }
-        Pushed::BadDue => Some((
-            "Redis refused the due time",
-            "compare this machine's clock with the clock of Redis",
-        )),
-    }
+    let why = refused_push::reason(pushed)?;
+    let remedy = match pushed {
+        Pushed::Held => "choose another id, or wait; duebox get shows until when",
+        Pushed::Full => "push later, or raise max_pending",
+        Pushed::BadDue => "compare this machine's clock with the clock of Redis",
+        _ => "choose another id, cancel it, or push with --if-exists replace",
+    };
+    Some((why, remedy))
 }

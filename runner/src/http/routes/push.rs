@@ -28,6 +28,7 @@ use crate::http::state::{ServerState, settings};
 use crate::manifest::Topic;
 use crate::observe::traces::IncomingContext;
 use crate::service::due::DueCheck;
+use crate::service::refused_push;
 use crate::service::schema::{IdText, IfExistsWord, TopicText};
 use crate::service::written_job::{InvalidJob, TopicDefaults, WrittenJob};
 
@@ -290,45 +291,29 @@ impl PushOutcome {
 
 /// The result of one of many jobs, and the reason if it was refused.
 pub(super) fn word_of(pushed: Pushed, if_exists: IfExists) -> (&'static str, Option<&'static str>) {
-    let why = match pushed {
-        _ if PushOutcome::of(pushed, if_exists) != PushOutcome::Refused => None,
-        Pushed::Held => {
-            Some("a job with that id is done, and the topic reserves ids for its unique_for")
-        }
-        Pushed::Full => Some("the topic has max_pending waiting jobs"),
-        Pushed::BadDue => Some("Redis refused the due time"),
-        _ => Some("a live job has that id"),
-    };
+    let is_refused = PushOutcome::of(pushed, if_exists) == PushOutcome::Refused;
+    let why = refused_push::reason(pushed).filter(|_| is_refused);
     (pushed.word(), why)
 }
 
 /// The problem for a refused job.
 pub(super) fn refusal(pushed: Pushed, topic: &TopicName, id: &str) -> Problem {
-    let of = |what: &str| format!("job {id} was not pushed to {topic}: {what}");
+    let why = refused_push::reason(pushed).unwrap_or_else(|| pushed.word());
+    let text = format!("job {id} was not pushed to {topic}: {why}");
     match pushed {
-        Pushed::Held => Problem::new(
-            HELD,
-            of("a job with that id is done, and the topic reserves ids for its unique_for"),
-            "choose another id, or wait; GET the job to see until when",
-        )
-        .of("id"),
-        Pushed::Full => Problem::new(
-            FULL,
-            of("the topic has max_pending waiting jobs"),
-            "push later, or raise max_pending",
-        )
-        .retry_after(1),
-        Pushed::BadDue => Problem::bad(
-            of("Redis refused the due time"),
-            "compare the daemon's clock with the clock of Redis",
-        )
-        .of("at"),
-        _ => Problem::new(
-            EXISTS,
-            of("a live job has that id"),
-            "choose another id, cancel it, or push with if_exists=replace or if_exists=keep",
-        )
-        .of("id"),
+        Pushed::Held => {
+            let remedy = "choose another id, or wait; GET the job to see until when";
+            Problem::new(HELD, text, remedy).of("id")
+        }
+        Pushed::Full => Problem::new(FULL, text, "push later, or raise max_pending").retry_after(1),
+        Pushed::BadDue => {
+            Problem::bad(text, "compare the daemon's clock with the clock of Redis").of("at")
+        }
+        _ => {
+            let remedy =
+                "choose another id, cancel it, or push with if_exists=replace or if_exists=keep";
+            Problem::new(EXISTS, text, remedy).of("id")
+        }
     }
 }
 
