@@ -48,14 +48,14 @@ struct Interpreter {
 }
 
 /// A program in the form that its interpreter expects.
-struct Program {
+struct EncodedProgram {
     bytes: Vec<u8>,
     interpreter: Interpreter,
 }
 
 /// A source handler with everything that it imports.
 pub struct SourceHandler {
-    program: Program,
+    program: EncodedProgram,
     digest: Digest,
 }
 
@@ -99,7 +99,7 @@ impl SourceHandler {
     }
 }
 
-impl Program {
+impl EncodedProgram {
     fn script(&self, digest: Digest) -> Script<'_> {
         let Interpreter { module, digest: interpreter_digest } = &self.interpreter;
         let (interpreter, program) = (&module[..], &self.bytes[..]);

@@ -15,14 +15,14 @@ use duebox_sandbox::{Digest, Sandbox};
 
 use super::error::SourceError;
 use super::sources::Sources;
-use super::{Interpreter, Program};
+use super::{EncodedProgram, Interpreter};
 
 /// Reads a handler and what it imports.
 pub(super) fn read(
     sandbox: &Sandbox,
     handler: &Path,
     sources: &mut Sources,
-) -> Result<Program, SourceError> {
+) -> Result<EncodedProgram, SourceError> {
     let Some((engine, reader)) = embedded::ENGINE.zip(embedded::READER) else {
         return Err(SourceError::NotBuiltIn);
     };
@@ -30,5 +30,5 @@ pub(super) fn read(
     let bytes = collect::collect(&reader, handler, sources)?.encode();
     let interpreter =
         Interpreter { digest: Digest::of(engine), module: Bytes::from_static(engine) };
-    Ok(Program { bytes, interpreter })
+    Ok(EncodedProgram { bytes, interpreter })
 }

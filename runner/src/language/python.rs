@@ -11,7 +11,7 @@ use std::path::Path;
 use duebox_sandbox::Sandbox;
 
 pub use self::engine::look_for_engine_in;
-use super::Program;
+use super::EncodedProgram;
 use super::error::SourceError;
 use super::sources::Sources;
 
@@ -20,9 +20,9 @@ pub(super) fn read(
     sandbox: &Sandbox,
     handler: &Path,
     sources: &mut Sources,
-) -> Result<Program, SourceError> {
+) -> Result<EncodedProgram, SourceError> {
     let interpreter = engine::read(sources)?;
     let reader = reader::Reader::start(sandbox, &interpreter)?;
     let bytes = collect::collect(&reader, handler, sources)?.encode();
-    Ok(Program { bytes, interpreter })
+    Ok(EncodedProgram { bytes, interpreter })
 }

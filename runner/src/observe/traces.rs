@@ -40,13 +40,13 @@ pub struct Traces(Arc<TracesInner>);
 struct TracesInner {
     is_on: AtomicBool,
     queue: mpsc::Sender<SpanData>,
-    collector: watch::Sender<Collector>,
+    destination: watch::Sender<Destination>,
     counts: Arc<SpanCounts>,
 }
 
 /// The destination of spans.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Collector {
+enum Destination {
     /// None.
     None,
     /// This collector, at its path `/v1/traces`.
@@ -75,7 +75,7 @@ impl Traces {
         supervision: &Supervision,
     ) -> (Self, ExportTask) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        let (collector, named) = watch::channel(Collector::None);
+        let (destination, named) = watch::channel(Destination::None);
         let counts = Arc::<SpanCounts>::default();
         let (waiting, its) = (Arc::new(Mutex::new(waiting)), Arc::clone(&counts));
         let (runner_id, supervision) = (runner_id.to_owned(), supervision.clone());
@@ -88,14 +88,14 @@ impl Traces {
         };
         let export_task = ExportTask(threads.spawn(sending));
         let is_on = AtomicBool::new(false);
-        (Self(Arc::new(TracesInner { is_on, queue, collector, counts })), export_task)
+        (Self(Arc::new(TracesInner { is_on, queue, destination, counts })), export_task)
     }
 
     /// Sets the collector; `None` turns traces off.
     pub fn send_to(&self, collector: Option<&Url>) {
-        let wanted = collector.map_or(Collector::None, |url| Collector::At(url.clone()));
+        let wanted = collector.map_or(Destination::None, |url| Destination::At(url.clone()));
         self.0.is_on.store(collector.is_some(), Ordering::Relaxed);
-        self.0.collector.send_if_modified(|known| {
+        self.0.destination.send_if_modified(|known| {
             let is_new = *known != wanted;
             *known = wanted;
             is_new
@@ -110,7 +110,7 @@ impl Traces {
     /// Stops: sends what waits within 2 s, and drops the rest.
     pub async fn stop(&self, export_task: ExportTask) {
         self.0.is_on.store(false, Ordering::Relaxed);
-        self.0.collector.send_replace(Collector::Over);
+        self.0.destination.send_replace(Destination::Over);
         let mut task = export_task.0;
         if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
             task.abort();

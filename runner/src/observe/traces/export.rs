@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tracing::{info, warn};
 use url::Url;
 
-use super::{Collector, SpanCounts};
+use super::{Destination, SpanCounts};
 use crate::observe::counters::add;
 
 /// The most spans in a batch.
@@ -27,21 +27,21 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Sends spans until the stop.
 pub(super) async fn send(
     waiting: Arc<Mutex<mpsc::Receiver<SpanData>>>,
-    mut named: watch::Receiver<Collector>,
+    mut named: watch::Receiver<Destination>,
     counts: Arc<SpanCounts>,
     runner_id: String,
 ) {
     let mut waiting = waiting.lock().await;
     let mut sender = Sender { exporter: None, is_failing: false, counts, runner_id };
-    let mut collector = Collector::None;
+    let mut destination = Destination::None;
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
         let wanted = named.borrow_and_update().clone();
-        if wanted != collector {
+        if wanted != destination {
             sender.turn_to(&wanted);
-            collector = wanted;
+            destination = wanted;
         }
-        if collector == Collector::Over {
+        if destination == Destination::Over {
             break;
         }
         tokio::select! {
@@ -84,15 +84,15 @@ struct Sender {
 }
 
 impl Sender {
-    fn turn_to(&mut self, collector: &Collector) {
-        let collector = match collector {
-            Collector::At(collector) => collector,
-            Collector::None => {
+    fn turn_to(&mut self, destination: &Destination) {
+        let collector = match destination {
+            Destination::At(collector) => collector,
+            Destination::None => {
                 self.exporter = None;
                 return;
             }
             // Waiting spans are still sent to the last collector.
-            Collector::Over => return,
+            Destination::Over => return,
         };
         match exporter(collector, &self.runner_id) {
             Ok(exporter) => {
