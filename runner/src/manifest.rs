@@ -27,7 +27,7 @@ mod section;
 mod server;
 mod smoke;
 mod topic;
-mod topic_settings;
+mod topic_table;
 mod topics;
 
 use std::collections::BTreeMap;

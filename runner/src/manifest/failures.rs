@@ -12,7 +12,7 @@ use toml::de::{DeArray, DeValue};
 use super::keys::{BACKOFF, BREAKER, nearest};
 use super::reader::{ManifestReader, kind};
 use super::section::{Section, Value};
-use super::topic_settings::LONGEST;
+use super::topic_table::LONGEST;
 
 /// The highest `breaker.failures`.
 const FAILURES_MAX: u32 = 1_000_000;
@@ -147,13 +147,13 @@ impl Default for BreakerRule {
 
 /// The keys of `breaker` that the table sets.
 #[derive(Default, Clone, Copy)]
-pub(super) struct BreakerSettings {
+pub(super) struct BreakerTable {
     failures: Option<u32>,
     probe: Option<Duration>,
     on: Option<CountedClasses>,
 }
 
-impl BreakerSettings {
+impl BreakerTable {
     /// Reads the `breaker` of a topic or of the defaults.
     pub(super) fn read(section: &Section<'_>) -> Self {
         let rule = section.section("breaker", &BREAKER);

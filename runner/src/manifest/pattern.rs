@@ -109,7 +109,7 @@ impl Patterns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::topic_settings::TopicSettings;
+    use crate::manifest::topic_table::TopicTable;
 
     fn pattern(text: &str) -> TopicPattern {
         match NameOrPattern::parse(text) {
@@ -122,7 +122,7 @@ mod tests {
     fn the_longest_matching_prefix_is_found_in_any_order() {
         let topic = |text: &str| {
             let topic =
-                Topic::new(Some(text.into()), TopicSettings::default(), &TopicSettings::default());
+                Topic::new(Some(text.into()), TopicTable::default(), &TopicTable::default());
             (pattern(text), topic)
         };
         let patterns = Patterns::new(["*", "sms.eu.*", "sms.*", "mail*"].map(topic).to_vec());

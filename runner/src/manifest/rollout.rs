@@ -8,7 +8,7 @@ use duebox_sandbox::Digest;
 
 use super::keys::{CANARY, ROLLBACK};
 use super::section::Section;
-use super::topic_settings::read_pin;
+use super::topic_table::read_pin;
 
 /// The resolution of a canary's share: one part is 0.01 percent of the jobs.
 pub const PARTS: u32 = 10_000;
@@ -58,13 +58,13 @@ pub fn percent(share: u32) -> f64 {
 
 /// The keys of `rollback` that the table sets.
 #[derive(Default, Clone, Copy)]
-pub(super) struct RollbackSettings {
+pub(super) struct RollbackTable {
     window: Option<Duration>,
     min_jobs: Option<u32>,
     ratio: Option<f64>,
 }
 
-impl RollbackSettings {
+impl RollbackTable {
     /// Reads the `rollback` of a topic or of the defaults.
     pub(super) fn read(topic: &Section<'_>) -> Self {
         let section = topic.section("rollback", &ROLLBACK);

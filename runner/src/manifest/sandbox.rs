@@ -34,7 +34,7 @@ type Key<'t> = Spanned<Cow<'t, str>>;
 
 /// The keys of `sandbox` that the table sets.
 #[derive(Default, Clone)]
-pub(super) struct SandboxSettings {
+pub(super) struct SandboxTable {
     memory: Option<usize>,
     payload: Option<usize>,
     module: Option<usize>,
@@ -52,7 +52,7 @@ pub(super) struct SandboxSettings {
     dirs: BTreeMap<String, PathBuf>,
 }
 
-impl SandboxSettings {
+impl SandboxTable {
     /// Reads the `sandbox` of a topic or of the defaults.
     pub(super) fn read(topic: &Section<'_>) -> Self {
         let section = topic.section("sandbox", &SANDBOX);

@@ -9,7 +9,7 @@ use duebox_job::TopicName;
 use super::json;
 use super::keys::{SCHEDULE, nearest};
 use super::section::Section;
-use super::topic_settings::LONGEST;
+use super::topic_table::LONGEST;
 use super::topics::Topics;
 use crate::schedule::{EVERY_RANGE, Missed, Schedule, ScheduleError, When, check_name, zones};
 

@@ -15,7 +15,7 @@ use super::failures::BreakerRule;
 use super::rollout::{Canary, Rollback};
 use super::secret::SecretSource;
 use super::smoke::SmokeCase;
-use super::topic_settings::TopicSettings;
+use super::topic_table::TopicTable;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const MAX_ATTEMPTS: u32 = 8;
@@ -101,11 +101,7 @@ impl Topic {
     /// Merges a topic's settings with those of `[defaults]`.
     ///
     /// An array of backoffs sets the attempts to its length + 1, unless the same table sets `max_attempts`.
-    pub(super) fn new(
-        handler: Option<PathBuf>,
-        own: TopicSettings,
-        defaults: &TopicSettings,
-    ) -> Self {
+    pub(super) fn new(handler: Option<PathBuf>, own: TopicTable, defaults: &TopicTable) -> Self {
         let rate = own.rate.or(defaults.rate).flatten();
         let burst = own.burst.or(defaults.burst).unwrap_or(0);
         let mut limits = own.sandbox.limits_over(&defaults.sandbox);
@@ -176,12 +172,12 @@ impl Topic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::topic_settings::Isolation;
+    use crate::manifest::topic_table::Isolation;
 
-    fn settings(max_attempts: Option<u32>, waits: Option<usize>) -> TopicSettings {
+    fn settings(max_attempts: Option<u32>, waits: Option<usize>) -> TopicTable {
         let minute = Duration::from_secs(60);
         let backoff = waits.map(|count| Backoff::schedule(vec![minute; count]).unwrap());
-        TopicSettings { max_attempts, backoff, ..TopicSettings::default() }
+        TopicTable { max_attempts, backoff, ..TopicTable::default() }
     }
 
     #[test]
@@ -198,16 +194,16 @@ mod tests {
 
     #[test]
     fn policies_merge_class_by_class_and_cover_every_class() {
-        let own = TopicSettings {
+        let own = TopicTable {
             on: BTreeMap::from([(FailureClass::Trap, Policy::Dead)]),
-            ..TopicSettings::default()
+            ..TopicTable::default()
         };
-        let defaults = TopicSettings {
+        let defaults = TopicTable {
             on: BTreeMap::from([
                 (FailureClass::Trap, Policy::Discard),
                 (FailureClass::Exit, Policy::Discard),
             ]),
-            ..TopicSettings::default()
+            ..TopicTable::default()
         };
         let on = Topic::new(None, own, &defaults).on;
         assert_eq!(on.len(), FailureClass::ALL.len());
@@ -218,11 +214,8 @@ mod tests {
 
     #[test]
     fn only_warm_topics_reuse_instances() {
-        let settings = |isolation, warm_jobs| TopicSettings {
-            isolation,
-            warm_jobs,
-            ..TopicSettings::default()
-        };
+        let settings =
+            |isolation, warm_jobs| TopicTable { isolation, warm_jobs, ..TopicTable::default() };
         let jobs = |own, defaults| Topic::new(None, own, &defaults).limits.instances.jobs_each;
         let none = || settings(None, None);
         assert_eq!(jobs(none(), none()), 1);
@@ -233,16 +226,16 @@ mod tests {
             jobs(settings(Some(Isolation::Job), None), settings(Some(Isolation::Warm), None)),
             1
         );
-        let snapshot = TopicSettings { snapshot: Some(true), ..TopicSettings::default() };
-        assert!(Topic::new(None, TopicSettings::default(), &snapshot).limits.instances.snapshot);
+        let snapshot = TopicTable { snapshot: Some(true), ..TopicTable::default() };
+        assert!(Topic::new(None, TopicTable::default(), &snapshot).limits.instances.snapshot);
     }
 
     #[test]
     fn a_burst_needs_a_rate() {
-        let flow = |rate: Option<&str>, burst| TopicSettings {
+        let flow = |rate: Option<&str>, burst| TopicTable {
             rate: rate.map(|text| Rate::parse(text).ok()),
             burst,
-            ..TopicSettings::default()
+            ..TopicTable::default()
         };
         let both = |own, defaults| {
             let topic = Topic::new(None, own, &defaults);

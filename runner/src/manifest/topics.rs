@@ -11,11 +11,11 @@ use super::keys::TOPIC;
 use super::pattern::{NameOrPattern, Patterns, TopicPattern};
 use super::reader::ManifestReader;
 use super::rollout::read_canary;
-use super::sandbox::{SandboxSettings, refuse_private};
+use super::sandbox::{SandboxTable, refuse_private};
 use super::section::{Section, Value};
 use super::smoke::check_smoke;
 use super::topic::Topic;
-use super::topic_settings::{TopicSettings, read_pin};
+use super::topic_table::{TopicTable, read_pin};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
 
@@ -30,10 +30,10 @@ impl Topics {
     /// Reads every topic and merges it with `[defaults]`.
     pub(super) fn read(root: &Section<'_>, defaults: &Section<'_>) -> Self {
         let reader = root.reader();
-        let shared = TopicSettings::read(defaults);
+        let shared = TopicTable::read(defaults);
         let mut named = BTreeMap::new();
         let mut patterns: Vec<(TopicPattern, Topic)> = Vec::new();
-        shared.sandbox.refuse_contradictions(defaults, &SandboxSettings::default());
+        shared.sandbox.refuse_contradictions(defaults, &SandboxTable::default());
         let (mut rated, mut connected) = (false, false);
         for (key, value) in root.table("topics").into_iter().flatten() {
             let name = read_name(reader, key);
@@ -83,21 +83,21 @@ fn read_topic<'t>(
     reader: &'t ManifestReader<'t>,
     key: &Key<'_>,
     value: &'t Value<'t>,
-    defaults: &TopicSettings,
+    defaults: &TopicTable,
 ) -> Option<Topic> {
     let name = key.get_ref();
     let section = Section::open(reader, reader.table(name, value, Some(key.span()))?, &TOPIC);
-    let settings = TopicSettings::read(&section);
+    let table = TopicTable::read(&section);
     let canary = read_canary(&section);
     let pin = read_pin(&section);
     if section.value("handler").is_none() {
         refuse_without_handler(&section, name, pin.is_some());
     }
-    settings.sandbox.refuse_contradictions(&section, &defaults.sandbox);
-    let has_private = settings.sandbox.opens_private();
-    let has_burst = settings.burst.is_some_and(|burst| burst > 0);
+    table.sandbox.refuse_contradictions(&section, &defaults.sandbox);
+    let has_private = table.sandbox.opens_private();
+    let has_burst = table.burst.is_some_and(|burst| burst > 0);
     let topic =
-        Topic { sha256: pin, canary, ..Topic::new(section.path("handler"), settings, defaults) };
+        Topic { sha256: pin, canary, ..Topic::new(section.path("handler"), table, defaults) };
     check_smoke(&section, &topic.smoke, topic.limits.payload);
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has `burst`, but no `rate`"));

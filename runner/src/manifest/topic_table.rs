@@ -1,4 +1,4 @@
-//! The keys of `[topics.NAME]` and `[defaults]`, read and checked but not merged yet.
+//! A table `[topics.NAME]` or `[defaults]` as it is written: read and checked, not merged yet.
 //!
 //! A key that a table does not set is `None`. [`Topic::new`](super::topic::Topic::new) merges the settings
 //! of a topic with those of `[defaults]`.
@@ -13,9 +13,9 @@ use duebox_job::{
 use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Instances};
 
-use super::failures::{BreakerSettings, read_backoff, read_policies};
-use super::rollout::RollbackSettings;
-use super::sandbox::SandboxSettings;
+use super::failures::{BreakerTable, read_backoff, read_policies};
+use super::rollout::RollbackTable;
+use super::sandbox::SandboxTable;
 use super::section::Section;
 use super::smoke::{SmokeCase, read_smoke};
 use super::topic::KeyOrder;
@@ -36,9 +36,9 @@ pub(super) enum Isolation {
     Warm,
 }
 
-/// The keys that a topic or `[defaults]` sets.
+/// The keys that the table of a topic, or `[defaults]`, sets.
 #[derive(Default, Clone)]
-pub(super) struct TopicSettings {
+pub(super) struct TopicTable {
     pub(super) concurrency: Option<u32>,
     pub(super) max_running: Option<u32>,
     pub(super) delay: Option<Duration>,
@@ -65,13 +65,13 @@ pub(super) struct TopicSettings {
     pub(super) isolation: Option<Isolation>,
     pub(super) warm_jobs: Option<u32>,
     pub(super) snapshot: Option<bool>,
-    pub(super) breaker: BreakerSettings,
+    pub(super) breaker: BreakerTable,
     pub(super) smoke: Option<Vec<SmokeCase>>,
-    pub(super) rollback: RollbackSettings,
-    pub(super) sandbox: SandboxSettings,
+    pub(super) rollback: RollbackTable,
+    pub(super) sandbox: SandboxTable,
 }
 
-impl TopicSettings {
+impl TopicTable {
     /// Reads the keys that a topic and `[defaults]` share.
     pub(super) fn read(section: &Section<'_>) -> Self {
         let if_exists = [
@@ -108,10 +108,10 @@ impl TopicSettings {
             isolation: section.choice("isolation", &isolations),
             warm_jobs: section.integer("warm_jobs", 1..=1_000_000),
             snapshot: section.boolean("snapshot"),
-            breaker: BreakerSettings::read(section),
+            breaker: BreakerTable::read(section),
             smoke: read_smoke(section),
-            rollback: RollbackSettings::read(section),
-            sandbox: SandboxSettings::read(section),
+            rollback: RollbackTable::read(section),
+            sandbox: SandboxTable::read(section),
         }
     }
 
