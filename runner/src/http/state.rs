@@ -16,7 +16,7 @@ use super::routes::samples::Samples;
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::TopicDiscovery;
 use crate::manifest::{Manifest, Topic, nearest};
-use crate::observe::events::{Events, Moment};
+use crate::observe::events::{EventKind, Events, Moment};
 use crate::observe::pull_counters::PullCounters;
 use crate::observe::push_counters::{PushCounters, Source};
 use crate::observe::sick_topics::SickTopics;
@@ -112,8 +112,8 @@ impl ServerState {
         class: Option<FailureClass>,
     ) {
         self.pull_counters.count_settled(topic, settled, class);
-        let Some(event) = crate::observe::events::word(settled) else { return };
-        match class.filter(|_| matches!(event, "retried" | "dead" | "discarded")) {
+        let Some(event) = EventKind::of(settled) else { return };
+        match class.filter(|_| event.is_failure()) {
             Some(class) => self.events.report_failed(topic, id, event, class),
             None => self.events.report(topic, id, event),
         }

@@ -7,6 +7,8 @@
 //! them, so that no job waits. A lost verdict is no event. Events are dropped and counted if the queue is
 //! full or Redis is away. If the runner dies, its unsent events are lost.
 
+mod kind;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,6 +19,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+pub(crate) use self::kind::EventKind;
 use super::attempt_record::AttemptRecord;
 use super::counters::{add, read};
 use super::supervision::{Supervision, TaskKind};
@@ -101,7 +104,7 @@ impl Events {
     }
 
     /// Reports an event of a job outside of an attempt.
-    pub(crate) fn report(&self, topic: &TopicName, id: &JobId, event: &'static str) {
+    pub(crate) fn report(&self, topic: &TopicName, id: &JobId, event: EventKind) {
         if self.are_on() {
             self.give(Event { id: Some(id.clone()), ..of_now(topic, event) });
         }
@@ -112,7 +115,7 @@ impl Events {
         &self,
         topic: &TopicName,
         id: &JobId,
-        event: &'static str,
+        event: EventKind,
         class: FailureClass,
     ) {
         if self.are_on() {
@@ -125,7 +128,7 @@ impl Events {
         &self,
         topic: &TopicName,
         jobs: u64,
-        event: &'static str,
+        event: EventKind,
         class: Option<FailureClass>,
     ) {
         if jobs > 0 && self.are_on() {
@@ -140,7 +143,7 @@ impl Events {
         record: &AttemptRecord,
         settled: Settled,
     ) {
-        let Some(event) = word(settled).filter(|_| self.are_on()) else { return };
+        let Some(event) = EventKind::of(settled).filter(|_| self.are_on()) else { return };
         self.give(Event {
             id: Some(record.id.clone()),
             attempt: Some(record.attempt),
@@ -159,7 +162,7 @@ impl Events {
     ) {
         if self.are_on() {
             for id in ids {
-                let event = of(topic, "pushed", began);
+                let event = of(topic, EventKind::Pushed, began);
                 self.give_at(Event { id: Some(id.clone()), ..event }, began.0);
             }
         }
@@ -176,16 +179,6 @@ impl Events {
     }
 }
 
-/// The event of a settled verdict; `None` for a lost one.
-pub(crate) fn word(settled: Settled) -> Option<&'static str> {
-    Some(match settled {
-        Settled::Done => "acked",
-        Settled::Retry => "retried",
-        Settled::Lost => return None,
-        other => other.word(),
-    })
-}
-
 /// A moment on both clocks: one never jumps, the other is shown.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment(Instant, SystemTime);
@@ -197,16 +190,16 @@ impl Moment {
 }
 
 /// An event of one job that happened just now, without further details.
-fn of_now(topic: &TopicName, event: &'static str) -> Event {
+fn of_now(topic: &TopicName, event: EventKind) -> Event {
     of(topic, event, Moment::now())
 }
 
-fn of(topic: &TopicName, event: &'static str, at: Moment) -> Event {
+fn of(topic: &TopicName, event: EventKind, at: Moment) -> Event {
     let at = at.1.duration_since(UNIX_EPOCH).unwrap_or_default();
     Event {
         topic: topic.clone(),
         id: None,
-        event,
+        event: event.word(),
         attempt: None,
         class: None,
         digest: None,
@@ -329,22 +322,27 @@ mod tests {
     fn events_are_taken_in_the_order_of_their_moments() {
         let (now, topic) = (Instant::now(), TopicName::new("mail").unwrap());
         let ms = Duration::from_millis;
-        let given = |word, ago: u64| (now - ms(ago), of_now(&topic, word));
+        let given = |kind, ago: u64| (now - ms(ago), of_now(&topic, kind));
         // The push was answered after its job was acked.
-        let mut batch = vec![given("acked", 29), given("pushed", 30), given("retried", 5)];
+        let mut batch = vec![
+            given(EventKind::Acked, 29),
+            given(EventKind::Pushed, 30),
+            given(EventKind::Retried, 5),
+        ];
         let words = |batch: &mut _, now| -> Vec<&str> {
             take_ready(batch, now).iter().map(|event| event.event).collect()
         };
         assert_eq!(words(&mut batch, now), ["pushed", "acked"]);
         assert_eq!(words(&mut batch, now), [""; 0], "an earlier one may still come");
-        batch.push(given("snoozed", 6));
+        batch.push(given(EventKind::Snoozed, 6));
         assert_eq!(words(&mut batch, now + GATHER), ["snoozed", "retried"]);
-        let mut batch: Vec<_> = (0..BATCH_MAX).map(|_| given("acked", 0)).collect();
+        let mut batch: Vec<_> = (0..BATCH_MAX).map(|_| given(EventKind::Acked, 0)).collect();
         assert_eq!(take_ready(&mut batch, now).len(), BATCH_MAX, "a full batch waits for nothing");
     }
 
     #[test]
     fn a_lost_verdict_is_no_event() {
+        let word = |settled| EventKind::of(settled).map(EventKind::word);
         assert_eq!(word(Settled::Lost), None);
         let settled = [Settled::Done, Settled::Retry, Settled::Dead, Settled::Snoozed];
         assert_eq!(settled.map(word), ["acked", "retried", "dead", "snoozed"].map(Some));

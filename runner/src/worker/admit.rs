@@ -14,6 +14,7 @@ use crate::executor::{AttemptOutput, QueuedJob, Snoozes};
 use crate::monotonic;
 use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
+use crate::observe::events::EventKind;
 
 /// The wait for the limits of a topic that Redis has lost.
 const LIMITS_WRITTEN_IN: Duration = Duration::from_millis(50);
@@ -144,7 +145,7 @@ impl Worker {
             self.parts.services.events.report_several(
                 self.parts.shard.topic(),
                 jobs,
-                "expired",
+                EventKind::Expired,
                 class,
             );
             warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::Expired.name(),

@@ -19,6 +19,7 @@ use crate::executor::EndedJob;
 use crate::monotonic;
 use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
+use crate::observe::events::EventKind;
 use crate::observe::log;
 use crate::observe::sick_topics::TopicLoop;
 use crate::redis_host::outage::{self, RETRY_FIRST};
@@ -263,11 +264,11 @@ impl Worker {
             }
             self.log_reclaimed(&id, became);
             let (topic, events) = (self.parts.shard.topic(), &self.parts.services.events);
-            match became {
-                Settled::Dead | Settled::Discarded => {
-                    events.report_failed(topic, &id, became.word(), FailureClass::Crashed);
+            match EventKind::of(became) {
+                Some(event @ (EventKind::Dead | EventKind::Discarded)) => {
+                    events.report_failed(topic, &id, event, FailureClass::Crashed);
                 }
-                _ => events.report(topic, &id, "reclaimed"),
+                _ => events.report(topic, &id, EventKind::Reclaimed),
             }
         }
     }
@@ -298,7 +299,7 @@ impl Worker {
         if jobs > 0 {
             let fate = if are_discarded { Fate::Discard } else { Fate::Dead };
             self.parts.stats.counters.count_failed(fate, FailureClass::BadDue, jobs as usize);
-            let event = if are_discarded { "discarded" } else { "dead" };
+            let event = if are_discarded { EventKind::Discarded } else { EventKind::Dead };
             let class = Some(FailureClass::BadDue);
             self.parts.services.events.report_several(self.parts.shard.topic(), jobs, event, class);
             warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::BadDue.name(),

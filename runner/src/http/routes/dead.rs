@@ -12,6 +12,7 @@ use crate::http::params::Params;
 use crate::http::path::{JobPath, TopicPath};
 use crate::http::problem::{EXISTS, NOT_DEAD, Problem, UNKNOWN_JOB};
 use crate::http::state::{ServerState, known};
+use crate::observe::events::EventKind;
 use crate::service::schema::{IdText, ShownJob, TopicText};
 use crate::service::value;
 
@@ -171,7 +172,7 @@ pub(super) async fn requeue_one(
     let words = server.queue.requeue(&topic, std::slice::from_ref(&id)).await?;
     match words.first() {
         Some(Requeued::Ok) => {
-            server.events.report(&topic, &id, "requeued");
+            server.events.report(&topic, &id, EventKind::Requeued);
             Ok(Json(RequeueResponse { requeued: 1, exists: 0 }))
         }
         Some(Requeued::Exists) => Err(Problem::new(
@@ -198,7 +199,7 @@ pub(super) async fn requeue(
 ) -> Result<Json<RequeueResponse>, Problem> {
     known(&server, &name).await?;
     let many = server.queue.requeue_matching(&name, &filter.query()?).await?;
-    server.events.report_several(&name, many.requeued, "requeued", None);
+    server.events.report_several(&name, many.requeued, EventKind::Requeued, None);
     Ok(Json(RequeueResponse { requeued: many.requeued, exists: many.exists }))
 }
 
@@ -217,7 +218,7 @@ pub(super) async fn purge_one(
     match server.queue.prune(&topic, std::slice::from_ref(&id)).await? {
         0 => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
         purged => {
-            server.events.report(&topic, &id, "purged");
+            server.events.report(&topic, &id, EventKind::Purged);
             Ok(Json(PurgeResponse { purged }))
         }
     }
@@ -238,7 +239,7 @@ pub(super) async fn purge(
 ) -> Result<Json<PurgeResponse>, Problem> {
     known(&server, &name).await?;
     let purged = server.queue.purge_matching(&name, &filter.query()?).await?;
-    server.events.report_several(&name, purged, "purged", None);
+    server.events.report_several(&name, purged, EventKind::Purged, None);
     Ok(Json(PurgeResponse { purged }))
 }
 

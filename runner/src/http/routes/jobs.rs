@@ -13,6 +13,7 @@ use crate::http::body::{self, RequestBody};
 use crate::http::path::JobPath;
 use crate::http::problem::{NOT_WAITING, Problem, UNKNOWN_JOB};
 use crate::http::state::{ServerState, known};
+use crate::observe::events::EventKind;
 use crate::service::due::{DueCheck, due};
 use crate::service::schema::{DurationText, IdText, ShownJob, TopicText};
 
@@ -96,7 +97,7 @@ pub(super) async fn cancel(
         return Err(does_not_wait(&server, &topic, &id).await);
     }
     if cancelled != Cancelled::Leased {
-        server.events.report(&topic, &id, "cancelled");
+        server.events.report(&topic, &id, EventKind::Cancelled);
     }
     Ok(response(&topic, &id, cancelled.word()))
 }
@@ -166,7 +167,7 @@ async fn change(
         )
         .of("at")),
         moved => {
-            server.events.report(topic, id, "rescheduled");
+            server.events.report(topic, id, EventKind::Rescheduled);
             Ok(response(topic, id, moved.word()))
         }
     }
