@@ -1,0 +1,49 @@
+# shellcheck shell=bash
+# What the builds of the engines share: sdk/javascript/build.sh and sdk/python/build.sh read this file. It expects
+# $folder, the engine's folder in sdk/.
+
+root=$(dirname "$(dirname "$folder")")
+here=$root/handlers
+tools=$root/.tools
+target=wasm32-unknown-unknown
+
+# shellcheck source=../../handlers/tools.sh
+. "$here/tools.sh"
+
+# usage: prints the comment at the head of the script.
+usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; }
+
+# need_tools: waits for another build, then finds or installs what a build needs.
+need_tools() {
+  mkdir -p "$tools" "$folder/build"
+  one_at_a_time
+  need_rust
+  need_clang
+}
+
+# digest FOLDERS…: the sources in a stable order, with the version of the compiler.
+digest() {
+  { (cd "$folder" && find Cargo.toml Cargo.lock .cargo "$@" ../engine-abi/Cargo.toml ../engine-abi/src -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+    (cd "$here" && rustc --version); } | sha256sum
+}
+
+# is_built DIGEST MODULE: whether the last build had these sources.
+is_built() { [ "$1" = "$(cat "$folder/build/.digest" 2>/dev/null)" ] && [ -s "$folder/build/$2.wasm" ]; }
+
+# build ARGUMENTS…: with cargo, in the folder with .cargo/config.toml.
+build() (
+  cd "$folder"
+  unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
+  unset CARGO_PROFILE_RELEASE_OPT_LEVEL CARGO_PROFILE_RELEASE_DEBUG
+  quietly env "${rust_env[@]}" "CC_wasm32_unknown_unknown=$clang" cargo build --quiet --release --locked \
+    --target "$target" --target-dir "$folder/target" "${rust_flags[@]}" "$@"
+)
+
+# place MODULE: renames the new module, unless the existing one is the same.
+place() {
+  local language new=$folder/build/.$1.$$.new
+  language=$(basename "$folder")
+  cp "$folder/target/$target/release/duebox_${language}_$1.wasm" "$new"
+  if cmp -s "$new" "$folder/build/$1.wasm"; then rm "$new"; else mv "$new" "$folder/build/$1.wasm"; fi
+  say "$language/$1 ($(($(wc -c <"$folder/build/$1.wasm") / 1000)) kB)"
+}
