@@ -48,8 +48,8 @@ local to_retry, to_attempts = {}, {}
 local reply = { '' }
 local has_due_successor = false
 
--- The result for a job that has a payload and no successor.
-local function count_crash(id, token)
+-- Decides what becomes of a job that has a payload and no successor, and plans its writes.
+local function decide(id, token)
   local attempts = attempts_of(id)
   local function retry_with(counted)
     if counted ~= attempts then
@@ -82,7 +82,7 @@ for i, id in ipairs(ids) do
   elseif redis.call('HEXISTS', JOBS, id) == 0 then
     word = 'cancelled'
   else
-    word = count_crash(id, tokens[i])
+    word = decide(id, tokens[i])
   end
   if word ~= 'retry' then
     to_forget[#to_forget + 1] = id
