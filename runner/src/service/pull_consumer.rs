@@ -17,7 +17,7 @@ use duebox_queue::{
 
 use crate::executor::AttemptOutput;
 use crate::manifest::Topic;
-use crate::worker::verdict::{Attempt, buried_info};
+use crate::worker::verdict::{EndedAttempt, buried_info};
 
 /// Maximum size of a result, in bytes.
 pub const RESULT_MAX: usize = 64 << 10;
@@ -246,11 +246,18 @@ impl Consumer<'_> {
     }
 
     /// The attempt of a consumer; it has no module, and its duration is unknown.
-    fn attempt<'o>(&'o self, options: Option<&'o Options>, failures: u32) -> Attempt<'o> {
+    fn attempt<'o>(&'o self, options: Option<&'o Options>, failures: u32) -> EndedAttempt<'o> {
         let number = failures.saturating_add(1);
         // A consumer cannot snooze.
         let snoozes = 0;
-        Attempt { topic: self.topic, options, number, snoozes, digest: None, wall: Duration::ZERO }
+        EndedAttempt {
+            topic: self.topic,
+            options,
+            number,
+            snoozes,
+            digest: None,
+            wall: Duration::ZERO,
+        }
     }
 
     async fn lost_response(&self, id: &JobId) -> Result<SettleResponse, QueueError> {

@@ -7,7 +7,7 @@ use duebox_queue::{Lease, LeaseCall, Leased, LeasedJobs};
 use duebox_sandbox::Invocation;
 use tracing::warn;
 
-use super::verdict::Attempt;
+use super::verdict::EndedAttempt;
 use super::{JudgedJob, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::{AttemptOutput, QueuedJob, Snoozes};
@@ -128,9 +128,15 @@ impl Worker {
         let class = FailureClass::BadOptions;
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
         let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
-        let attempt_over =
-            Attempt { topic, options: None, number: attempt, snoozes: lease.snoozes, digest, wall };
-        let verdict = attempt_over.verdict(&outcome, AttemptOutput::default());
+        let ended = EndedAttempt {
+            topic,
+            options: None,
+            number: attempt,
+            snoozes: lease.snoozes,
+            digest,
+            wall,
+        };
+        let verdict = ended.verdict(&outcome, AttemptOutput::default());
         let record = AttemptRecord::not_run(lease.id.clone(), attempt, outcome);
         let settlement = lease.settle(verdict);
         self.unsettled.jobs.push(JudgedJob { settlement, record });

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use super::in_flight::Renewal;
 use super::prefetch::LEASED_BYTES_MAX;
-use super::verdict::{Attempt, buried_info};
+use super::verdict::{EndedAttempt, buried_info};
 use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
@@ -95,7 +95,7 @@ impl Worker {
             // The runner interrupted it, not the job's own limits: another runner may have it at once.
             Verdict::Release { delay: Duration::ZERO }
         } else {
-            let attempt = Attempt {
+            let attempt = EndedAttempt {
                 topic: &binding.topic,
                 options: held.lease.options.as_ref().ok(),
                 number: held.attempt,

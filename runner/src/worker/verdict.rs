@@ -14,7 +14,7 @@ use crate::manifest::Topic;
 const FAULT_DELAY: Duration = Duration::from_millis(100);
 
 /// An attempt that is over.
-pub struct Attempt<'a> {
+pub struct EndedAttempt<'a> {
     /// The settings of the job's topic.
     pub topic: &'a Topic,
     /// The job's own options; `None` if they cannot be read.
@@ -29,7 +29,7 @@ pub struct Attempt<'a> {
     pub wall: Duration,
 }
 
-impl Attempt<'_> {
+impl EndedAttempt<'_> {
     /// The number of attempts that the job has.
     pub fn max_attempts(&self) -> u32 {
         self.options.and_then(Options::max_attempts).unwrap_or(self.topic.max_attempts)
