@@ -113,6 +113,7 @@ pub use limits::{Instances, Limits};
 pub use module::{
     Capability, CompilerProcess, LoadError, MissingCapabilities, ModuleOutline, OutlineExport,
     OutlineImport, OutlineSection, Producer, Script, SnapshotError, run_compiler,
+    without_debug_sections,
 };
 pub use outcome::report::RunReport;
 pub use sandbox::Sandbox;

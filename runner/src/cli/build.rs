@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::Common;
 use super::inspect;
-use super::project::{HandlerLanguage, MODULE, Source, tools};
+use super::project::{HandlerLanguage, MODULE, ProjectKind, tools};
 use super::support::failure::Failure;
 use super::support::output;
 
@@ -56,8 +56,8 @@ pub(super) fn build(common: &Common, args: &BuildArgs) -> Result<ExitCode, Failu
         ));
     };
     let file = match source {
-        Source::Served(file) => dir.join(file),
-        Source::Compiled => {
+        ProjectKind::Served(file) => dir.join(file),
+        ProjectKind::Compiled => {
             if let Some(tools::MissingTool { what, remedy }) = tools::missing(language, dir) {
                 let message =
                     format!("{what} is missing, and handlers in {} need it", language.name());

@@ -38,7 +38,7 @@ pub(crate) enum HandlerLanguage {
 
 /// What a project serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ProjectKind {
     /// A file that needs no build, from the project's folder.
     Served(PathBuf),
     /// What a compiler turns into a module.
@@ -66,14 +66,14 @@ impl HandlerLanguage {
 
     /// The language of a project's folder, and what it serves. A file of a build tool decides first, then the
     /// sources in the folder itself: `handler.*`, or else the only one.
-    pub(crate) fn of_project(dir: &Path) -> Option<(Self, Source)> {
+    pub(crate) fn of_project(dir: &Path) -> Option<(Self, ProjectKind)> {
         let built = [
             ("Cargo.toml", Self::Rust),
             ("go.mod", Self::Go),
             ("asconfig.json", Self::AssemblyScript),
         ];
         if let Some((_, language)) = built.iter().find(|(file, _)| dir.join(file).is_file()) {
-            return Some((*language, Source::Compiled));
+            return Some((*language, ProjectKind::Compiled));
         }
         let sources = sources(dir);
         let is_handler = |file: &&PathBuf| file.file_stem().is_some_and(|stem| stem == "handler");
@@ -88,7 +88,7 @@ impl HandlerLanguage {
         })?;
         let language = Self::of_source(file)?;
         let source =
-            if language.is_compiled() { Source::Compiled } else { Source::Served(file.clone()) };
+            if language.is_compiled() { ProjectKind::Compiled } else { ProjectKind::Served(file.clone()) };
         Some((language, source))
     }
 
@@ -120,7 +120,7 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn of(files: &[&str]) -> Option<(HandlerLanguage, Source)> {
+    fn of(files: &[&str]) -> Option<(HandlerLanguage, ProjectKind)> {
         let dir = tempfile::tempdir().unwrap();
         files.iter().for_each(|file| fs::write(dir.path().join(file), "").unwrap());
         HandlerLanguage::of_project(dir.path())
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn the_files_of_a_project_name_its_language() {
         use HandlerLanguage::{AssemblyScript, C, Go, Python, Rust, TypeScript, Wat};
-        let served = |file: &str| Source::Served(PathBuf::from(file));
-        assert_eq!(of(&["Cargo.toml", "build.js"]), Some((Rust, Source::Compiled)));
-        assert_eq!(of(&["go.mod", "main.go"]), Some((Go, Source::Compiled)));
+        let served = |file: &str| ProjectKind::Served(PathBuf::from(file));
+        assert_eq!(of(&["Cargo.toml", "build.js"]), Some((Rust, ProjectKind::Compiled)));
+        assert_eq!(of(&["go.mod", "main.go"]), Some((Go, ProjectKind::Compiled)));
         assert_eq!(
             of(&["asconfig.json", "package.json"]),
-            Some((AssemblyScript, Source::Compiled))
+            Some((AssemblyScript, ProjectKind::Compiled))
         );
-        assert_eq!(of(&["a.c", "b.c", "c.h"]), Some((C, Source::Compiled)));
+        assert_eq!(of(&["a.c", "b.c", "c.h"]), Some((C, ProjectKind::Compiled)));
         assert_eq!(
             of(&["handler.ts", "lib.ts", "types.d.ts"]),
             Some((TypeScript, served("handler.ts")))

@@ -85,7 +85,12 @@ impl Spans {
     /// Records calls below this span, or nothing without one.
     pub(crate) fn new(span: Option<Box<AttemptSpan>>) -> Self {
         let trace = |span: Box<AttemptSpan>| {
-            Box::new(AttemptTrace { span: *span, calls: Vec::new(), left_out: 0, instantiated: None })
+            Box::new(AttemptTrace {
+                span: *span,
+                calls: Vec::new(),
+                left_out: 0,
+                instantiated: None,
+            })
         };
         Self(span.map(trace))
     }

@@ -8,6 +8,7 @@ use wasmparser::{
 
 use super::capabilities::Capability;
 use super::compile::to_binary;
+use super::debug_sections::is_debug;
 use crate::imports::wasi;
 use crate::limits::Limits;
 
@@ -27,8 +28,6 @@ const COMPONENT_MARKS: [(&str, &str); 6] = [
 ];
 /// What compilers that list no producers leave in a module: the names of their functions and sections.
 const MODULE_MARKS: [(&str, &str); 2] = [("~lib/rt/", "AssemblyScript"), ("go:buildid", "Go")];
-/// The custom sections of debuggers. The names of functions are another one.
-const DEBUG_PREFIXES: [&str; 3] = [".debug", "reloc.", "external_debug_info"];
 
 /// The outline of a module's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -126,33 +125,6 @@ impl ModuleOutline {
         let is_debug = |section: &&OutlineSection| is_debug(section.name.trim_matches('"'));
         self.sections.iter().filter(is_debug).map(|section| section.bytes).sum()
     }
-
-    /// A module without the sections of debuggers; `None` if it has none, or does not parse. The names of functions
-    /// stay: the backtrace of a trap needs them.
-    pub fn without_debug_sections(binary: &[u8]) -> Option<Vec<u8>> {
-        const HEADER: usize = 8;
-        if !Parser::is_core_wasm(binary) {
-            return None;
-        }
-        let mut stripped = binary.get(..HEADER)?.to_vec();
-        let mut at = HEADER;
-        for payload in Parser::new(0).parse_all(binary) {
-            let payload = payload.ok()?;
-            let Some((_, range)) = payload.as_section() else { continue };
-            let is_debug =
-                matches!(&payload, Payload::CustomSection(section) if is_debug(section.name()));
-            if !is_debug {
-                // From the section's header, which ends the section before.
-                stripped.extend_from_slice(binary.get(at..range.end)?);
-            }
-            at = range.end;
-        }
-        (stripped.len() < binary.len()).then_some(stripped)
-    }
-}
-
-fn is_debug(name: &str) -> bool {
-    DEBUG_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The language of the first mark that a file contains.
@@ -378,19 +350,6 @@ mod tests {
         assert_eq!(exports.collect::<Vec<_>>(), [("memory", "memory"), ("handle", "(i32) -> i32")]);
         assert_eq!(outline.imports[2].ty, "(i32, i32, i64, i32) -> i32");
         assert!(outline.debug_bytes() > 10 && !outline.imports_wasi());
-    }
-
-    #[test]
-    fn debug_sections_are_removed_and_all_others_stay() {
-        let binary = wat::parse_str(TEXT).unwrap();
-        let stripped = ModuleOutline::without_debug_sections(&binary).unwrap();
-        let (before, after) = (outline(TEXT), ModuleOutline::read(&stripped).unwrap());
-        assert_eq!(after.debug_bytes(), 0);
-        let kept: Vec<_> =
-            before.sections.iter().filter(|it| !it.name.contains("debug")).cloned().collect();
-        assert_eq!(after.sections, kept);
-        assert!(wasmparser::validate(&stripped).is_ok());
-        assert_eq!(ModuleOutline::without_debug_sections(&stripped), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use duebox_sandbox::ModuleOutline;
+use duebox_sandbox::without_debug_sections;
 
 use crate::cli::project::{HandlerLanguage, tools};
 use crate::cli::support::failure::Failure;
@@ -29,7 +29,7 @@ pub(super) fn place(
 ) -> Result<(), Failure> {
     let new = module.with_file_name(".handler.new");
     let placed = fs::read(compiled).and_then(|bytes| {
-        let stripped = ModuleOutline::without_debug_sections(&bytes);
+        let stripped = without_debug_sections(&bytes);
         fs::write(&new, stripped.as_deref().unwrap_or(&bytes))?;
         optimize(&new, language);
         if fs::read(module).ok().as_ref() == Some(&fs::read(&new)?) {
