@@ -22,6 +22,8 @@ use crate::manifest::{CacheFolder, CompileLimits, Manifest, Topic};
 
 /// The hint for a refused source; the error states its own remedy.
 const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
+/// The largest module that is looked at: the largest limit of a topic.
+const MODULE_MAX: usize = 256 << 20;
 /// How many bytes of a file tell what it is.
 const START: usize = 16;
 
@@ -99,7 +101,8 @@ pub(crate) fn examine(
     let limits = topics.first().map_or_else(Limits::default, |topic| topic.limits.clone());
     let sandbox = sandbox(common, file, &limits)?;
     let began = Instant::now();
-    let source = File::read(&sandbox, file, &limits).map_err(|error| unreadable(file, error))?;
+    let source = File::read(&sandbox, file, &reading_limits(file, &limits))
+        .map_err(|error| unreadable(file, error))?;
     let mut look = Look::at(&source, file);
     look.needs.leave_out(|name| topics.iter().all(|topic| topic.sets(name)) && !topics.is_empty());
     let grants = all_grants(topics.first().map(|topic| &topic.grants));
@@ -121,6 +124,14 @@ pub(crate) fn examine(
         cost: measured(&handler, topic, payload)?,
         topics,
     })
+}
+
+/// The limits for reading a file. A module above its topic's limit is read whole, to say what makes it large.
+fn reading_limits(file: &Path, limits: &Limits) -> Limits {
+    match Language::of(file) {
+        Some(_) => limits.clone(),
+        None => Limits { module: MODULE_MAX, ..limits.clone() },
+    }
 }
 
 fn measured(handler: &Handler, topic: Option<TopicName>, payload: Bytes) -> Result<Cost, Failure> {

@@ -247,7 +247,7 @@ impl Refused<'_> {
         let debug = if debug == 0 {
             String::new()
         } else {
-            format!("{debug} bytes are debug information, which `duebox build` removes. ")
+            format!("{debug} bytes are debug information, which `duebox build` removes: ")
         };
         format!(
             "{debug}{strip}; or raise the limit: module = \"64MiB\" under [topics.NAME.sandbox] in duebox.toml"

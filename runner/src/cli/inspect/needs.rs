@@ -148,10 +148,9 @@ fn origins(text: &str) -> Vec<String> {
     let mut origins: Vec<String> = Vec::new();
     for scheme in ["https://", "http://"] {
         for (at, _) in text.match_indices(scheme) {
-            let host = text[at + scheme.len()..]
+            let mut host = text[at + scheme.len()..]
                 .split(|c: char| !(c.is_ascii_alphanumeric() || ".-:".contains(c)));
-            let host =
-                host.into_iter().next().unwrap_or_default().trim_end_matches(['.', ':', '-']);
+            let host = host.next().unwrap_or_default().trim_end_matches(['.', ':', '-']);
             let is_comment = text[..at]
                 .rsplit('\n')
                 .next()
