@@ -87,8 +87,11 @@ impl HandlerLanguage {
             _ => None,
         })?;
         let language = Self::of_source(file)?;
-        let source =
-            if language.is_compiled() { ProjectKind::Compiled } else { ProjectKind::Served(file.clone()) };
+        let source = if language.is_compiled() {
+            ProjectKind::Compiled
+        } else {
+            ProjectKind::Served(file.clone())
+        };
         Some((language, source))
     }
 

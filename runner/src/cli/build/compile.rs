@@ -105,23 +105,29 @@ fn assemblyscript(dir: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn c(dir: &Path) -> Result<PathBuf, Failure> {
-    let tools::CTools { clang, linker } = tools::c_tools().map_err(|missing| {
+    let compiler = tools::c_compiler().map_err(|missing| {
         Failure::failed(format!("{} is missing", missing.what), missing.remedy)
     })?;
-    let mut command = command(&clang.display().to_string(), dir);
-    command.args([
-        "--target=wasm32",
-        "-O2",
-        "-ffreestanding",
-        "-nostdlib",
-        "-mbulk-memory",
-        "-Wall",
-    ]);
-    command.arg(format!("-fuse-ld={}", linker.display())).args(["-Wl,--no-entry", C_STACK]);
+    let mut command = match compiler {
+        tools::CCompiler::Clang { clang, linker } => {
+            let mut command = command(&clang.display().to_string(), dir);
+            command.args(["--target=wasm32", "-ffreestanding"]);
+            command.arg(format!("-fuse-ld={}", linker.display()));
+            command
+        }
+        tools::CCompiler::Zig(zig) => {
+            let mut command = command(&zig.display().to_string(), dir);
+            command.args(["cc", "-target", "wasm32-freestanding"]);
+            command
+        }
+    };
+    command.args(["-O2", "-nostdlib", "-mbulk-memory", "-Wall", "-Wl,--no-entry", C_STACK]);
     let flags = fs::read_to_string(dir.join(C_FLAGS)).unwrap_or_default();
-    command.args(flags.lines().map(str::trim).filter(|flag| !flag.is_empty()));
+    // The target is for editors: each compiler has its own name for it.
+    let is_own = |flag: &&str| !flag.is_empty() && !flag.starts_with("--target");
+    command.args(flags.lines().map(str::trim).filter(is_own));
     command.args(["-o", COMPILED]).args(c_sources(dir));
-    run(command, "clang", "correct what clang reports above")?;
+    run(command, "the C compiler", "correct what it reports above")?;
     Ok(dir.join(COMPILED))
 }
 

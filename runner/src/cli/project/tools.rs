@@ -21,10 +21,12 @@ pub(crate) struct MissingTool {
     pub(crate) remedy: String,
 }
 
-/// The compiler of C and its linker for wasm.
-pub(crate) struct CTools {
-    pub(crate) clang: PathBuf,
-    pub(crate) linker: PathBuf,
+/// A compiler of C.
+pub(crate) enum CCompiler {
+    /// Clang, and its linker for wasm.
+    Clang { clang: PathBuf, linker: PathBuf },
+    /// The clang and the linker inside zig.
+    Zig(PathBuf),
 }
 
 /// The first tool that the language's build needs in this folder and that is missing.
@@ -41,7 +43,7 @@ pub(crate) fn missing(language: HandlerLanguage, dir: &Path) -> Option<MissingTo
             missing_version("node", "--version", NODE_NEEDED, remedy)
                 .or_else(|| find("npm").is_none().then(|| tool("npm", remedy)))
         }
-        HandlerLanguage::C => c_tools().err(),
+        HandlerLanguage::C => c_compiler().err(),
     }
 }
 
@@ -97,19 +99,24 @@ fn version(text: &str) -> Option<(u32, u32)> {
     ))
 }
 
-/// A clang that compiles to wasm, and a linker: LLVM's own, or the one that comes with Rust.
-pub(crate) fn c_tools() -> Result<CTools, MissingTool> {
-    let remedy = "run: apt-get install clang lld (or install LLVM from https://releases.llvm.org)";
-    let clang = versioned("clang")
-        .into_iter()
-        .find(|clang| {
-            output(Command::new(clang).arg("--print-targets"))
-                .is_some_and(|targets| targets.contains("wasm32"))
-        })
-        .ok_or_else(|| tool("clang with a back end for wasm32", remedy))?;
+/// A clang that compiles to wasm, and a linker: LLVM's own, or the one that comes with Rust. Or else zig, which has both.
+pub(crate) fn c_compiler() -> Result<CCompiler, MissingTool> {
+    let compiles_to_wasm = |clang: &PathBuf| {
+        let targets = output(Command::new(clang).arg("--print-targets"));
+        targets.is_some_and(|targets| targets.contains("wasm32"))
+    };
+    let clang = versioned("clang").into_iter().find(compiles_to_wasm);
     let linker = versioned("wasm-ld").into_iter().next().or_else(linker_of_rust);
-    let linker = linker.ok_or_else(|| tool("wasm-ld, the linker of LLVM for wasm", remedy))?;
-    Ok(CTools { clang, linker })
+    let what = match clang {
+        None => "clang with a back end for wasm32",
+        Some(_) => "wasm-ld, the linker of LLVM for wasm",
+    };
+    if let (Some(clang), Some(linker)) = (clang, linker) {
+        return Ok(CCompiler::Clang { clang, linker });
+    }
+    let remedy = "run: apt-get install clang lld (or install LLVM from https://releases.llvm.org, or \
+                  zig from https://ziglang.org/download)";
+    find("zig").map(CCompiler::Zig).ok_or_else(|| tool(what, remedy))
 }
 
 /// A program of LLVM by its name, and by its name with a version, newest first.
