@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds handlers into handlers/build/<name>.wasm: all handlers of this folder, or the named ones. A name
-# with a slash is the folder of a handler elsewhere.
+# Builds the handlers of this folder into handlers/build/<name>.wasm: all of them, or the named ones.
+# A handler elsewhere is built by `duebox build`, in its own folder.
 #
-#   handlers/build.sh [--check-tools] [NAME | FOLDER]…
+#   handlers/build.sh [--check-tools] [NAME]…
 #
 # Every module keeps the names of its functions, so that the trace of a trap is readable.
 #
 # A folder with a Cargo.toml is a Rust handler, with a go.mod a Go handler, with an asconfig.json an
-# AssemblyScript handler. A missing tool is installed into .tools/ of the repository (the Rust target
+# AssemblyScript handler, with a handler.c a C handler. A missing tool is installed into .tools/ of the repository (the Rust target
 # through rustup); if that fails, one line says what to install and why. --check-tools does only that.
 #
 # Invariant: a module appears under its name complete, and only if it differs from the existing one, so a
@@ -27,14 +27,12 @@ target=wasm32-unknown-unknown
 
 usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 
-folder() { case $1 in */*) echo "$1" ;; *) echo "$here/$1" ;; esac; }
-
 language() {
-  local folder
-  folder=$(folder "$1")
+  local folder=$here/$1
   if [ -f "$folder/Cargo.toml" ]; then echo rust
   elif [ -f "$folder/go.mod" ]; then echo go
   elif [ -f "$folder/asconfig.json" ]; then echo assemblyscript
+  elif [ -f "$folder/handler.c" ]; then echo c
   fi
 }
 
@@ -61,34 +59,32 @@ place() {
   say "$(basename "$1") ($(language "$1"), $(($(wc -c <"$module") / 1000)) kB)"
 }
 
-# build_rust FOLDER ARGUMENTS…: with cargo, in a folder whose .cargo/config.toml sets the stack size.
+# build_rust ARGUMENTS…: with cargo, in this folder, whose .cargo/config.toml sets the stack size.
 build_rust() (
-  cd "$1"
+  cd "$here"
   unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
   quietly env "${rust_env[@]}" cargo build --quiet --release --target "$target" \
-    --target-dir "$here/target" "${rust_flags[@]}" "${@:2}"
+    --target-dir "$here/target" "${rust_flags[@]}" "$@"
 )
 
 place_rust() {
   local crate
-  crate=$(sed -n 's/^name = "\(.*\)"/\1/p' "$(folder "$1")/Cargo.toml" | head -n 1)
+  crate=$(sed -n 's/^name = "\(.*\)"/\1/p' "$here/$1/Cargo.toml" | head -n 1)
   cp "$here/target/$target/release/${crate//-/_}.wasm" "$(temporary "$1")"
   place "$1"
 }
 
-# The handlers of this folder are one workspace and one cargo run; each handler elsewhere is one run.
+# They are one workspace and one cargo run.
 build_all_rust() {
   local name packages=()
-  for name in "$@"; do
-    case $name in */*) build_rust "$name" ;; *) packages+=(-p "$name") ;; esac
-  done
-  [ ${#packages[@]} -eq 0 ] || build_rust "$here" --locked "${packages[@]}"
+  for name in "$@"; do packages+=(-p "$name"); done
+  build_rust --locked "${packages[@]}"
   for name in "$@"; do place_rust "$name"; done
 }
 
 build_go() {
   (
-    cd "$(folder "$1")"
+    cd "$here/$1"
     quietly env GOOS=wasip1 GOARCH=wasm GOFLAGS= GOWORK=off GOTOOLCHAIN=local "$go" build \
       -buildmode=c-shared -trimpath -ldflags=-w -o "$(temporary "$1")" .
   )
@@ -98,11 +94,18 @@ build_go() {
 # The compiler is always the one installed here; --path tells it where the SDK is.
 build_assemblyscript() {
   (
-    cd "$(folder "$1")"
+    cd "$here/$1"
     quietly "$node" "$here/node_modules/assemblyscript/bin/asc.js" assembly/index.ts --target release \
       --path "$here/node_modules" --outFile "$(temporary "$1").wasm"
   )
   mv -f "$(temporary "$1").wasm" "$(temporary "$1")"
+  place "$1"
+}
+
+build_c() {
+  quietly "$clang" --target=wasm32 -O2 -ffreestanding -nostdlib -mbulk-memory -Wall -Wextra -Werror \
+    "-fuse-ld=$wasm_linker" -Wl,--no-entry -Wl,-z,stack-size=65536 -I"$(dirname "$here")/sdk/c" \
+    -o "$(temporary "$1")" "$here/$1"/*.c
   place "$1"
 }
 
@@ -113,9 +116,7 @@ for argument in "$@"; do
     --check-tools) check_only=true ;;
     -h | --help) usage; exit 0 ;;
     -*) fail "unknown option $argument; see --help" ;;
-    */*) argument=$(cd "$argument" 2>/dev/null && pwd) && [ -n "$(language "$argument")" ] \
-           || fail "the folder has no handler: no Cargo.toml, go.mod or asconfig.json"
-         names+=("$argument") ;;
+    */*) fail "$argument is a folder; build a handler of your own with: duebox build $argument" ;;
     *) [ -n "$(language "$argument")" ] \
          || fail "unknown handler $argument; known are: $(every_handler | paste -sd ' ')"
        names+=("$argument") ;;
@@ -123,12 +124,13 @@ for argument in "$@"; do
 done
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(every_handler)
 
-rust=() golang=() assemblyscript=()
+rust=() golang=() assemblyscript=() c=()
 for name in "${names[@]}"; do
   case $(language "$name") in
     rust) rust+=("$name") ;;
     go) golang+=("$name") ;;
     assemblyscript) assemblyscript+=("$name") ;;
+    c) c+=("$name") ;;
   esac
 done
 
@@ -139,7 +141,9 @@ one_at_a_time
 [ ${#rust[@]} -eq 0 ] || need_rust
 [ ${#golang[@]} -eq 0 ] || need_go
 [ ${#assemblyscript[@]} -eq 0 ] || need_assemblyscript
+[ ${#c[@]} -eq 0 ] || need_c
 if $check_only; then exit 0; fi
 [ ${#rust[@]} -eq 0 ] || build_all_rust "${rust[@]}"
 for name in ${golang[@]+"${golang[@]}"}; do build_go "$name"; done
 for name in ${assemblyscript[@]+"${assemblyscript[@]}"}; do build_assemblyscript "$name"; done
+for name in ${c[@]+"${c[@]}"}; do build_c "$name"; done

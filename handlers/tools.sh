@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # Finds or installs the tools that build.sh needs, or says which is missing and why it is needed.
 #
-# Sets rust_env and rust_flags (need_rust), clang (need_clang), go (need_go), node (need_assemblyscript). Expects $here, $tools
+# Sets rust_env and rust_flags (need_rust), clang (need_clang), wasm_linker (need_c), go (need_go), node (need_assemblyscript). Expects $here, $tools
 # and $target. Every download and wait is bounded. Tools are installed into $tools, except for the Rust
 # target, which rustup manages.
 
-rust_env=() rust_flags=() clang="" go="" node=""
+rust_env=() rust_flags=() clang="" wasm_linker="" go="" node=""
 go_needed=1.24
 node_needed=20
 
@@ -129,6 +129,17 @@ need_clang() {
   clang_is_good clang \
     || fail "clang with a back end for wasm32 is missing, the JavaScript engine needs it; install the package clang (a failed installation is logged in .tools/clang.log)"
   clang=clang
+}
+
+# Sets clang, and wasm_linker to the linker of LLVM for wasm: its own, or the one that comes with Rust.
+need_c() {
+  need_clang
+  wasm_linker=$(command -v wasm-ld || compgen -G "$(sysroot)/lib/rustlib/*/bin/gcc-ld/wasm-ld" | head -n 1) || true
+  if [ -z "$wasm_linker" ]; then
+    say "installing lld, which links the C handlers (2 MB to download)"
+    as_root timeout 600 apt-get install -y --no-install-recommends lld >"$tools/lld.log" 2>&1 || true
+    wasm_linker=$(command -v wasm-ld) || fail "wasm-ld is missing, the C handlers need it; install the package lld (a failed installation is logged in .tools/lld.log)"
+  fi
 }
 
 clang_is_good() { has "$1" && "$1" --print-targets 2>/dev/null | grep -q wasm32; }

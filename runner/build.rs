@@ -1,14 +1,15 @@
-//! Records how the binary is built, for `duebox version`, and embeds the modules that serve handlers in other
-//! languages, if `sdk/javascript/build.sh` has built them.
+//! Records how the binary is built, for `duebox version`. Embeds the modules that serve handlers in other languages, if
+//! `sdk/javascript/build.sh` has built them, and the files of the projects that `duebox new` starts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     record_build();
-    embed_languages()
+    embed_languages()?;
+    embed_projects()
 }
 
 fn record_build() {
@@ -57,4 +58,78 @@ fn embed_languages() -> io::Result<()> {
     }
     let folder = env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?;
     fs::write(Path::new(&folder).join("javascript.rs"), code)
+}
+
+/// The lists of files that `duebox new` writes: a constant, a folder of `sdk/`, and which of its entries belong to it;
+/// none means all.
+const PROJECT_FILES: [(&str, &str, &[&str]); 13] = [
+    ("ASSEMBLYSCRIPT_TEMPLATE", "assemblyscript/template", &[]),
+    (
+        "ASSEMBLYSCRIPT_SDK",
+        "assemblyscript",
+        &["LICENSE-APACHE", "LICENSE-MIT", "README.md", "assembly", "package.json"],
+    ),
+    ("C_TEMPLATE", "c/template", &[]),
+    ("C_SDK", "c", &["duebox.h", "duebox_http.h", "duebox_json.h"]),
+    ("GO_TEMPLATE", "go/template", &[]),
+    ("GO_SDK", "go", &[]),
+    ("PYTHON_TEMPLATE", "python/template", &[]),
+    ("PYTHON_SDK", "python/types", &[]),
+    ("RUST_TEMPLATE", "rust/template", &[]),
+    ("RUST_SDK", "rust", &["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "src"]),
+    ("TYPESCRIPT_TEMPLATE", "javascript/template", &[]),
+    ("TYPESCRIPT_SDK", "javascript/types", &[]),
+    ("WAT_TEMPLATE", "wat/template", &[]),
+];
+/// What tools and tests leave in these folders.
+const NOT_OF_A_PROJECT: [&str; 8] = [
+    "Cargo.lock",
+    "build",
+    "data",
+    "node_modules",
+    "package-lock.json",
+    "target",
+    "template",
+    "testdata",
+];
+
+fn embed_projects() -> io::Result<()> {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk").canonicalize()?;
+    let mut code = String::new();
+    for (constant, folder, entries) in PROJECT_FILES {
+        let (folder, mut files) = (sdk.join(folder), Vec::new());
+        match entries {
+            [] => collect(&folder, &mut files)?,
+            _ => entries.iter().try_for_each(|entry| collect(&folder.join(entry), &mut files))?,
+        }
+        files.sort();
+        code += &format!("pub(super) const {constant}: Files = &[\n");
+        for file in files {
+            let name = file.strip_prefix(&folder).map_err(io::Error::other)?;
+            // The tests of an SDK are of no use in a project; those of a template are.
+            if !(constant.ends_with("_SDK") && name.to_string_lossy().ends_with("_test.go")) {
+                code += &format!("    ({name:?}, include_str!({file:?})),\n");
+            }
+        }
+        code += "];\n";
+    }
+    let folder = env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?;
+    fs::write(Path::new(&folder).join("projects.rs"), code)
+}
+
+/// Adds a file, or all files of a folder. A change of them, and a new one, run this again.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    println!("cargo::rerun-if-changed={}", path.display());
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !NOT_OF_A_PROJECT.contains(&name.as_str()) && !name.ends_with(".wasm") {
+            collect(&entry.path(), files)?;
+        }
+    }
+    Ok(())
 }

@@ -123,7 +123,7 @@ rust() {
   tar -xzf "$dist/duebox-sdk-$version.crate"
   sed -i "s|path = \"..\"|path = \"../duebox-sdk-$version\"|" rust/Cargo.toml
   (cd rust && cargo build --quiet --release --target wasm32-unknown-unknown)
-  invoked rust rust/target/wasm32-unknown-unknown/release/template.wasm
+  invoked rust rust/target/wasm32-unknown-unknown/release/handler.wasm
 }
 
 # The Go module by a proxy of files, which has what the tag sdk/go/vVERSION would give the real one.

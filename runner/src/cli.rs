@@ -4,6 +4,7 @@
 //! Data goes to stdout, logs and errors to stderr. Exit codes: 0 for success, 1 for a failure or a
 //! refusal, 2 for bad input, after which nothing was changed.
 
+mod build;
 mod cancel;
 mod check;
 mod completions;
@@ -13,8 +14,11 @@ mod done;
 mod get;
 mod health;
 mod init;
+mod inspect;
 mod invoke;
+mod new;
 mod pause;
+mod project;
 mod pull;
 mod purge;
 mod push;
@@ -134,6 +138,9 @@ enum Command {
 /// A command that runs once and exits.
 #[derive(Subcommand)]
 enum ClientCommand {
+    New(new::NewArgs),
+    Build(build::BuildArgs),
+    Inspect(inspect::InspectArgs),
     Init(init::InitArgs),
     Check(CheckArgs),
     Push(PushArgs),
@@ -278,6 +285,9 @@ impl Client {
         let Self { common, command } = self;
         let common = &common;
         match *command {
+            ClientCommand::New(args) => new::new(&args),
+            ClientCommand::Build(args) => build::build(common, &args),
+            ClientCommand::Inspect(args) => inspect::inspect(common, &args),
             ClientCommand::Init(args) => init::init(&args),
             ClientCommand::Check(args) => check::check(common, &args),
             ClientCommand::Push(args) => push::push(common, args),

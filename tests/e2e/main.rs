@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test, a panic is the report")]
 #![allow(clippy::print_stdout, reason = "a test prints its measured figures")]
 
+mod author;
 mod deploy;
 mod faults;
 mod guides;

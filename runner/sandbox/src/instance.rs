@@ -122,6 +122,8 @@ impl Instance {
         if self.exports.is_none() {
             // Boxed, so that the future of the job stays small: it is moved often.
             self.exports = Some(Box::pin(self.instantiate(template)).await?);
+            let guest = self.store.data_mut();
+            guest.spans.instantiated(guest.job.clock.started);
         }
         let Self { store, exports, .. } = self;
         // The runner refuses payloads that are longer than wasm32 can address.

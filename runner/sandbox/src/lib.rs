@@ -111,8 +111,9 @@ pub use instance::interrupt::{Interrupt, InterruptReason};
 pub use invocation::{AttemptSpan, Invocation};
 pub use limits::{Instances, Limits};
 pub use module::{
-    Capability, CompilerProcess, LoadError, MissingCapabilities, Script, SnapshotError,
-    run_compiler,
+    Capability, CompilerProcess, LoadError, MissingCapabilities, ModuleOutline, OutlineExport,
+    OutlineImport, OutlineSection, Producer, Script, SnapshotError, run_compiler,
+    without_debug_sections,
 };
 pub use outcome::report::RunReport;
 pub use sandbox::Sandbox;

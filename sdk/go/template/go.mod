@@ -1,4 +1,4 @@
-module template
+module hello
 
 go 1.24
 

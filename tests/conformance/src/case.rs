@@ -18,6 +18,9 @@ pub struct Case {
     /// The handler's name without its language, from the file.
     #[serde(skip)]
     pub handler: String,
+    /// The name of the file, without its ending.
+    #[serde(skip)]
+    pub file: String,
     /// What the case shows, as a sentence.
     pub name: String,
     /// The steps, separated by `; `.
@@ -86,9 +89,11 @@ fn echo() -> String {
 }
 
 impl File {
-    fn cases(self) -> impl Iterator<Item = Case> {
+    fn cases(self, path: &Path) -> impl Iterator<Item = Case> {
         let handler = self.handler;
-        self.case.into_iter().map(move |case| Case { handler: handler.clone(), ..case })
+        let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let named = move |case| Case { handler: handler.clone(), file: file.clone(), ..case };
+        self.case.into_iter().map(named)
     }
 }
 
@@ -208,7 +213,7 @@ pub fn cases() -> Vec<Case> {
         .map(|entry| entry.path())
         .collect();
     paths.sort();
-    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).cases()).collect();
+    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).cases(path)).collect();
     assert!(!cases.is_empty(), "{} contains no case", folder.display());
     cases
 }

@@ -22,6 +22,9 @@ pub struct AttemptTrace {
     pub calls: Vec<HostCall>,
     /// The number of further calls.
     pub left_out: u32,
+    /// How long it took from the call of [`Handler::run`](crate::Handler::run) until the instance existed and was
+    /// initialised. `None` if an existing instance was used, or if the attempt ended first.
+    pub instantiated: Option<Duration>,
 }
 
 /// A call that left the sandbox.
@@ -82,9 +85,21 @@ impl Spans {
     /// Records calls below this span, or nothing without one.
     pub(crate) fn new(span: Option<Box<AttemptSpan>>) -> Self {
         let trace = |span: Box<AttemptSpan>| {
-            Box::new(AttemptTrace { span: *span, calls: Vec::new(), left_out: 0 })
+            Box::new(AttemptTrace {
+                span: *span,
+                calls: Vec::new(),
+                left_out: 0,
+                instantiated: None,
+            })
         };
         Self(span.map(trace))
+    }
+
+    /// Records that the instance exists, `since` the attempt began.
+    pub(crate) fn instantiated(&mut self, since: Instant) {
+        if let Some(trace) = self.0.as_mut() {
+            trace.instantiated = Some(since.elapsed());
+        }
     }
 
     /// Records the begin of a call. `None` if it is not recorded.

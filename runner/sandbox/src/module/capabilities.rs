@@ -18,18 +18,29 @@ pub enum Capability {
 }
 
 impl Capability {
+    /// The capability that an import needs.
+    pub(super) fn of_import(module: &str, name: &str) -> Option<Self> {
+        match name {
+            _ if module != abi::NAMESPACE => None,
+            _ if push::IMPORTS.iter().any(|(known, _)| *known == name) => Some(Self::Push),
+            _ if name.starts_with(http::PREFIX) => Some(Self::Http),
+            _ if name.starts_with(kv::PREFIX) => Some(Self::Kv),
+            _ => None,
+        }
+    }
+
     /// The capability that an import needs and the grants do not contain.
     pub(super) fn missing_for(module: &str, name: &str, grants: &Grants) -> Option<Self> {
-        let (capability, is_granted) = match name {
-            _ if module != abi::NAMESPACE => return None,
-            _ if push::IMPORTS.iter().any(|(known, _)| *known == name) => {
-                (Self::Push, grants.push.is_some())
-            }
-            _ if name.starts_with(http::PREFIX) => (Self::Http, grants.http.is_some()),
-            _ if name.starts_with(kv::PREFIX) => (Self::Kv, grants.kv),
-            _ => return None,
-        };
-        (!is_granted).then_some(capability)
+        Self::of_import(module, name).filter(|capability| !capability.is_granted(grants))
+    }
+
+    /// Whether the grants contain it.
+    pub fn is_granted(self, grants: &Grants) -> bool {
+        match self {
+            Self::Push => grants.push.is_some(),
+            Self::Http => grants.http.is_some(),
+            Self::Kv => grants.kv,
+        }
     }
 
     fn remedy(self) -> &'static str {

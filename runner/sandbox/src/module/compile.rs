@@ -246,7 +246,7 @@ impl Compiler {
 }
 
 /// The file as a binary module. A text module is parsed.
-fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
+pub(super) fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
     const MAGIC: &[u8] = b"\0asm";
     if bytes.len() > limits.module {
         return Err(LoadError::TooLarge { size: bytes.len(), max: limits.module });

@@ -1,4 +1,4 @@
-//! A handler that greets the name in the payload.
+//! The handler of the topic "hello": it greets the name in the payload, and keeps the greeting as the job's result.
 
 use std::time::Duration;
 
@@ -15,12 +15,16 @@ struct Greeting {
 duebox_sdk::handler!(handle);
 
 fn handle(job: Job) -> Result<Verdict, Verdict> {
-    let greeting: Greeting = job.json().map_err(Verdict::drop)?; // malformed: do not retry
+    // No retry can help with a malformed payload, so the job is dead at once, with the reason.
+    let greeting: Greeting = job.json().map_err(Verdict::drop)?;
     let word = job.config("greeting").unwrap_or("Hello".to_owned());
+    // It may help to try again, here after a minute. A panic is tried again too, after the backoff.
     if greeting.asleep {
         return Ok(Verdict::retry_after(Duration::from_secs(60), "asleep"));
     }
-    info!("{word}, {}! (attempt {} of {})", greeting.name, job.attempt(), job.max_attempts());
+    let text = format!("{word}, {}!", greeting.name);
+    info!("{text} (attempt {} of {})", job.attempt(), job.max_attempts());
+    job.set_result(&text)?;
     Ok(Verdict::Ack)
 }
 

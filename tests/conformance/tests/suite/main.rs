@@ -27,7 +27,5 @@ mod shop;
 mod shop_activation;
 /// The handlers of examples/typescript and examples/python.
 mod source_examples;
-/// The templates build and run.
-mod templates;
 /// Calling an application over plain HTTP, in Rust.
 mod webhook;

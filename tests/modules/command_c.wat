@@ -1,0 +1,6 @@
+;; A program of C.
+(module
+  (@producers (language "C11" "") (processed-by "clang" "19.1.0"))
+  (memory (export "memory") 1)
+  (func (export "_start"))
+)

@@ -1,0 +1,6 @@
+;; Rust built for wasm64.
+(module
+  (@producers (language "Rust" "2024") (processed-by "rustc" "1.95.0"))
+  (memory (export "memory") i64 1)
+  (func (export "handle") (param i32) (result i32) (i32.const 0))
+)

@@ -1,0 +1,4 @@
+;; A module without any export.
+(module
+  (memory (export "memory") 1)
+)

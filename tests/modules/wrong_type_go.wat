@@ -1,0 +1,6 @@
+;; A handler of Go without a result.
+(module
+  (@producers (language "Go" "go1.24") (processed-by "Go cmd/compile" "go1.24.3"))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32))
+)

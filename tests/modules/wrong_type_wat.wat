@@ -1,0 +1,5 @@
+;; A handler without a result.
+(module
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32))
+)
