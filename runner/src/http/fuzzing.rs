@@ -45,12 +45,10 @@ impl PipeServer {
         redis: ConnectionSettings,
         manifest: Manifest,
     ) -> anyhow::Result<Self> {
-        let threads = Handle::current();
-        let slots_max = manifest.runner.max_jobs;
+        let (threads, slots_max) = (Handle::current(), manifest.runner.max_jobs);
         let prefix = manifest.redis.prefix.clone();
         let (topic_discovery, _found) = TopicDiscovery::new(Arc::new(manifest));
-        let supervision = Supervision::default();
-        let sick_topics = Arc::<SickTopics>::default();
+        let (supervision, sick_topics) = (Supervision::default(), Arc::<SickTopics>::default());
         let (traces, _export) = Traces::start(&threads, "fuzz", &supervision);
         let (events, _writer) = Events::start(redis, prefix, &supervision);
         let (_stop, stops) = watch::channel(false);
@@ -63,6 +61,7 @@ impl PipeServer {
             outage: Arc::default(),
             traffic: vec![("http", queue.latency_stats())],
             copies: Arc::default(),
+            primaries: Arc::default(),
             push_counters: Arc::default(),
             handler_log: Arc::default(),
             pull_counters: Arc::default(),

@@ -202,6 +202,14 @@ impl ServerConnection {
         }
     }
 
+    /// Why the last try to connect failed, while there is no connection.
+    pub(super) fn failure(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Down(reason) => Some(reason.clone()),
+            State::Up(_) | State::Connecting => None,
+        }
+    }
+
     /// What the current connection agreed on, if it uses TLS.
     pub(super) fn tls_session(&self) -> Option<TlsSession> {
         match &*self.state.borrow() {

@@ -81,6 +81,28 @@ async fn topics_spread_over_the_primaries() {
     }
 }
 
+/// A message reaches every server, so that subscriptions need not all be at one.
+#[tokio::test(flavor = "multi_thread")]
+async fn listeners_spread_over_the_primaries() {
+    const LISTENERS: usize = 18;
+    let mut cluster = RedisCluster::start(3);
+    let queue = connect(&cluster).await;
+    let mut listeners = Vec::new();
+    for _ in 0..LISTENERS {
+        listeners.push(queue.listen().await.unwrap());
+    }
+    let subscribers = |server: &RedisServer| server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+    let counts: Vec<usize> =
+        cluster.primaries().iter().map(|server| subscribers(server).lines().count()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), LISTENERS, "{counts:?}");
+    assert!(counts.iter().all(|count| *count < LISTENERS), "{counts:?}");
+    queue.push(&topic("mail"), &[job("a")], IfExists::Reject).await.unwrap();
+    for listener in &mut listeners {
+        let heard = tokio::time::timeout(duebox_harness::patience(), listener.next()).await;
+        assert_eq!(heard.unwrap(), Notification::WakeUp(topic("mail").first_shard()));
+    }
+}
+
 /// Each slot of a topic is moved step by step while jobs are pushed and run.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_under_load() {
