@@ -61,8 +61,7 @@ impl Queue {
             return Err(connection.sentinel_error().await.unwrap_or(error));
         }
         let queue = Self::on(connection, keys);
-        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.declare_layout().await
-        {
+        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.find_layout().await {
             return Err(error);
         }
         Ok(queue)

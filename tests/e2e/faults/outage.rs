@@ -30,7 +30,8 @@ fn log_count(daemon: &Daemon, begin: &str) -> usize {
 fn redis_ends_and_starts_again_under_load() {
     const JOBS: usize = 3_000;
     let handler = Handler::logs("ran").naps(Duration::from_millis(10));
-    let runner = "lease = \"5s\"";
+    // Longer than a cluster takes to start again.
+    let runner = "lease = \"30s\"";
     let mut fixture = fixture_with(Fixture::persistent(), &handler, runner, "concurrency = 16");
     let pushed = push_many(&fixture, TOPIC, JOBS);
     let mut daemon = fixture.start();

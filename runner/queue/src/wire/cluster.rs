@@ -204,7 +204,12 @@ impl Cluster {
     /// The connection to a server. It is made if there is none.
     fn server(&self, node: &NodeAddress) -> ServerConnection {
         let mut state = self.state.lock();
-        let begin = || ServerConnection::begin(&self.endpoint(node), &self.latency, &self.task);
+        // The slots have been read again: they, or their servers, may be others than at first.
+        let is_successor = state.reads > 1;
+        let begin = || {
+            let endpoint = self.endpoint(node);
+            ServerConnection::begin(&endpoint, &self.latency, &self.task, is_successor)
+        };
         state.servers.entry(node.to_string()).or_insert_with(begin).clone()
     }
 
@@ -350,6 +355,16 @@ impl Cluster {
     /// primary, so that many runners do not all listen to one.
     pub(super) fn subscription_settings(&self) -> ConnectionSettings {
         let node = fastrand::choice(self.state.lock().map.primaries()).cloned();
+        self.settings_at(node)
+    }
+
+    /// The settings of a subscription whose listeners are counted: at the server of commands without a key.
+    pub(super) fn home_settings(&self) -> ConnectionSettings {
+        let node = self.state.lock().map.node_of(self.home).cloned();
+        self.settings_at(node)
+    }
+
+    fn settings_at(&self, node: Option<NodeAddress>) -> ConnectionSettings {
         let node = node.or_else(|| self.seeds.first().cloned());
         node.map_or_else(
             || ConnectionSettings::clone(&self.settings),

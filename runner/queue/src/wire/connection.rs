@@ -217,6 +217,15 @@ impl Connection {
         }
     }
 
+    /// The settings of a subscription to the control channel, if it needs a connection of its own. `PUBLISH` counts
+    /// only the listeners of the server that it is sent to.
+    pub(crate) fn control_settings(&self) -> Option<ConnectionSettings> {
+        match &self.route {
+            Route::Server(_) => None,
+            Route::Cluster(cluster) => Some(cluster.home_settings()),
+        }
+    }
+
     /// What the current connection agreed on, if it uses TLS.
     pub(crate) fn tls_session(&self) -> Option<TlsSession> {
         match &self.route {
