@@ -83,6 +83,8 @@ pub(crate) struct Drain {
     pub(crate) daemon_cpu_s: f64,
     /// What Redis was asked.
     pub(crate) load: RedisLoad,
+    /// CPU time of each server, s.
+    pub(crate) servers_cpu_s: Vec<f64>,
     /// Peak memory of the daemon, bytes.
     pub(crate) daemon_memory_bytes: u64,
 }
@@ -137,16 +139,20 @@ pub(crate) async fn on(
     let mut daemon = fixture.start_daemon(&binding)?;
     daemon.wait_for_line("it is ready", |line| line.message() == "ready");
     reset_peak_memory(daemon.pid())?;
+    let servers_before = fixture.redis.cpu_s().await?;
     let (before, cpu_before_s) = (fixture.load().await?, cpu_s(daemon.pid())?);
     fixture.queue.resume(&fixture.topic).await?;
     let samples = fixture.watch(&mut daemon).await.context("drain")?;
     let load = fixture.load_since(before, samples.len()).await?;
     let daemon_cpu_s = cpu_s(daemon.pid())? - cpu_before_s;
+    let servers_cpu_s = fixture.redis.cpu_s().await?;
+    let servers_cpu_s =
+        servers_cpu_s.iter().zip(servers_before).map(|(after, before)| after - before).collect();
     let daemon_memory_bytes = peak_memory_bytes(daemon.pid())?;
     fixture.ensure_clean().await?;
     shutdown::stop_and_verify(std::slice::from_mut(&mut daemon), jobs)?;
     let (per_s, middle_per_s) = rates(&samples, jobs)?;
-    Ok(Drain { per_s, middle_per_s, daemon_cpu_s, load, daemon_memory_bytes })
+    Ok(Drain { per_s, middle_per_s, daemon_cpu_s, load, servers_cpu_s, daemon_memory_bytes })
 }
 
 /// Jobs per second of the whole run and of its middle part.

@@ -2,12 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
-use duebox_queue::{Due, IfExists, NewJob, Pushed};
-
 use crate::contender::Contender;
 use crate::drain::{self, RUST};
-use crate::fixture::{Binding, Fixture, new_jobs};
+use crate::fixture::{Binding, Fixture};
 use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
@@ -33,8 +30,8 @@ pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Contender> {
         worker_us: Some(drain.daemon_cpu_s * 1e6 / jobs),
         redis_us: Some(drain.load.cpu_s * 1e6 / jobs),
         memory_mb: Some(drain.daemon_memory_bytes as f64 / 1e6),
-        push_one: Some(push_singly(settings, 1).await?),
-        push_flight: Some(push_singly(settings, IN_FLIGHT).await?),
+        push_one: Some(push::singly(&Fixture::prepare().await?, settings, 1).await?),
+        push_flight: Some(push::singly(&Fixture::prepare().await?, settings, IN_FLIGHT).await?),
         push_batch: Some(push::library(settings, &[]).await?),
         late_p50_ms: Some(late.p50_ms),
         late_p99_ms: Some(late.p99_ms),
@@ -48,31 +45,6 @@ pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Contender> {
                 .to_owned(),
         ],
     })
-}
-
-/// Pushes per second by the library, one job per call, with `in_flight` calls at once.
-async fn push_singly(settings: &Settings, in_flight: usize) -> anyhow::Result<f64> {
-    let fixture = Fixture::prepare().await?;
-    let jobs = new_jobs("job", settings.pushes, settings.payload, |_| Due::Now)?;
-    let mut callers = tokio::task::JoinSet::new();
-    let started = Instant::now();
-    for share in jobs.chunks(jobs.len().div_ceil(in_flight)) {
-        let (queue, topic) = (fixture.queue.clone(), fixture.topic.clone());
-        let share: Vec<NewJob> = share.to_vec();
-        callers.spawn(async move {
-            for job in &share {
-                let pushed = queue.push(&topic, std::slice::from_ref(job), IfExists::Reject);
-                ensure!(pushed.await? == [Pushed::Pushed], "a push was refused");
-            }
-            Ok(())
-        });
-    }
-    while let Some(caller) = callers.join_next().await {
-        caller??;
-    }
-    let took_s = started.elapsed().as_secs_f64();
-    push::ensure_stored(&fixture, settings.pushes).await?;
-    Ok(settings.pushes as f64 / took_s)
 }
 
 /// Redis commands per second of an idle daemon with one topic.

@@ -1,18 +1,20 @@
 //! What every run needs: a fresh Redis with jobs in it, a manifest, a daemon, and samples of the
 //! remaining jobs.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use duebox_harness::{Daemon, RedisServer};
-use duebox_job::{JobId, Options, TopicName};
-use duebox_queue::{ConnectionSettings, Due, IfExists, NewJob, Pushed, Queue};
+use duebox_harness::Daemon;
+use duebox_job::{JobId, Options, Shard, TopicName};
+use duebox_queue::{Due, IfExists, Limits, NewJob, Pushed, Queue};
 use redis::aio::ConnectionLike;
 use tempfile::TempDir;
 
 use crate::redis_load::RedisLoad;
+use crate::servers::{Place, Servers};
 
 pub(crate) const TOPIC: &str = "bench";
 /// Pause between two samples; one sample costs Redis a few microseconds.
@@ -38,11 +40,13 @@ const OTHER_STAGES: [&str; 10] = [
 
 /// A Redis with a queue in it.
 pub(crate) struct Fixture {
-    pub(crate) redis: RedisServer,
+    pub(crate) redis: Servers,
     pub(crate) queue: Queue,
     pub(crate) topic: TopicName,
     /// Jobs that stay in `pending` during the run.
     pub(crate) backlog: u64,
+    /// The shards of the topic.
+    shards: u32,
     /// Pause between two samples.
     pub(crate) poll_interval: Duration,
     dir: TempDir,
@@ -79,12 +83,30 @@ impl Fixture {
 
     /// Starts a Redis with extra arguments, such as `--appendonly yes`.
     pub(crate) async fn prepare_with(redis_args: &[&str]) -> anyhow::Result<Self> {
-        let redis = RedisServer::with_args(redis_args);
-        let settings = ConnectionSettings::new(redis.url());
-        let queue = Queue::connect(&settings, "duebox").await?;
+        Self::prepare_at(Place::Single(redis_args)).await
+    }
+
+    /// Starts the servers of this kind.
+    pub(crate) async fn prepare_at(place: Place<'_>) -> anyhow::Result<Self> {
+        let redis = Servers::start(place)?;
+        let queue = Queue::connect(redis.settings(), "duebox").await?;
         let topic = TopicName::new(TOPIC)?;
         let dir = tempfile::tempdir().context("cannot create a directory for the manifest")?;
-        Ok(Self { redis, queue, topic, backlog: 0, poll_interval: POLL_INTERVAL, dir })
+        let poll_interval = POLL_INTERVAL;
+        Ok(Self { redis, queue, topic, backlog: 0, shards: 1, poll_interval, dir })
+    }
+
+    /// Splits the topic into shards.
+    pub(crate) async fn split(&mut self, shards: u32) -> anyhow::Result<()> {
+        let limits = Limits { shards: NonZero::new(shards), ..Limits::default() };
+        self.queue.configure(&self.topic, &limits).await?;
+        self.shards = shards;
+        Ok(())
+    }
+
+    /// Whether the first server can wait for its disk.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        !self.redis.first().cli(&["COMMAND", "INFO", "WAITAOF"]).is_empty()
     }
 
     /// Pushes jobs named `{name}-{n}`, with the due time that `due` gives for each number, and
@@ -103,10 +125,11 @@ impl Fixture {
     pub(crate) fn start_daemon(&self, binding: &Binding<'_>) -> anyhow::Result<Daemon> {
         let Binding { handler, lines, in_flight, log } = binding;
         let text = format!(
-            "{}[topics.{TOPIC}]\nhandler = {:?}\nconcurrency = {in_flight}\n{lines}\
+            "{}[topics.{TOPIC}]\nhandler = {:?}\nconcurrency = {in_flight}\nshards = {}\n{lines}\
              [topics.{TOPIC}.sandbox]\npayload = \"2MiB\"\n",
             self.manifest_head(*in_flight, log),
             handler.display().to_string(),
+            self.shards,
         );
         Ok(Daemon::start(&self.write_manifest(&text)?))
     }
@@ -114,8 +137,8 @@ impl Fixture {
     /// The manifest without its topics. Compiled modules are cached in the fixture's folder.
     pub(crate) fn manifest_head(&self, max_jobs: u64, log: &str) -> String {
         format!(
-            "[redis]\nurl = {:?}\n\n[runner]\nmax_jobs = {max_jobs}\nlog = {log:?}\ncache = {:?}\n\n",
-            self.redis.url(),
+            "[redis]\n{}\n[runner]\nmax_jobs = {max_jobs}\nlog = {log:?}\ncache = {:?}\n\n",
+            self.redis.manifest_lines(),
             self.dir.path().join("cache").display().to_string(),
         )
     }
@@ -177,29 +200,46 @@ impl Fixture {
         connection: &mut (impl ConnectionLike + Send + Sync),
         started: Instant,
     ) -> anyhow::Result<Sample> {
-        let (live, leased, (s, us)): (u64, u64, (u64, u64)) = redis::pipe()
-            .cmd("HLEN")
-            .arg(self.key("jobs"))
-            .cmd("ZCARD")
-            .arg(self.key("unack"))
-            .cmd("TIME")
-            .query_async(connection)
-            .await?;
+        let (mut live, mut leased, mut redis_us) = (0, 0, 0);
+        for shard in self.all_shards() {
+            let (here, unack, (s, us)): (u64, u64, (u64, u64)) = redis::pipe()
+                .cmd("HLEN")
+                .arg(key_of(&shard, "jobs"))
+                .cmd("ZCARD")
+                .arg(key_of(&shard, "unack"))
+                .cmd("TIME")
+                .query_async(connection)
+                .await?;
+            live += here;
+            leased += unack;
+            redis_us = s * 1_000_000 + us;
+        }
         let left = live.saturating_sub(self.backlog);
-        Ok(Sample { at: started.elapsed(), redis_us: s * 1_000_000 + us, left, leased })
+        Ok(Sample { at: started.elapsed(), redis_us, left, leased })
+    }
+
+    fn all_shards(&self) -> impl Iterator<Item = Shard> {
+        (0..self.shards).map(|number| self.topic.shard(number))
     }
 
     /// Fails unless every key of the topic is empty except for the backlog.
     pub(crate) async fn ensure_clean(&self) -> anyhow::Result<()> {
+        for shard in self.all_shards() {
+            self.ensure_clean_shard(&shard).await?;
+        }
+        Ok(())
+    }
+
+    async fn ensure_clean_shard(&self, shard: &Shard) -> anyhow::Result<()> {
         let mut connection = self.queue.redis();
         for (count, stage) in [("HLEN", "jobs"), ("ZCARD", "pending")] {
-            let key = self.key(stage);
+            let key = key_of(shard, stage);
             let found: u64 = redis::cmd(count).arg(&key).query_async(&mut connection).await?;
             let backlog = self.backlog;
             ensure!(found == backlog, "{key} holds {found} jobs after the last ack, not {backlog}");
         }
         for stage in OTHER_STAGES {
-            let key = self.key(stage);
+            let key = key_of(shard, stage);
             let found: u64 = redis::cmd("EXISTS").arg(&key).query_async(&mut connection).await?;
             ensure!(found == 0, "{key} exists after the last ack");
         }
@@ -229,6 +269,10 @@ impl Fixture {
     pub(crate) fn key(&self, stage: &str) -> String {
         format!("duebox:{{{TOPIC}}}:{stage}")
     }
+}
+
+fn key_of(shard: &Shard, stage: &str) -> String {
+    format!("duebox:{{{}}}:{stage}", shard.tag())
 }
 
 /// Builds jobs named `{name}-{n}`, with the due time that `due` gives for each number.

@@ -33,11 +33,13 @@ mod results;
 mod rows;
 mod runners;
 mod sandbox;
+mod servers;
 mod settings;
 mod shutdown;
 mod sustained;
 mod table;
 mod topics;
+mod topologies;
 
 use std::io::Write;
 use std::path::PathBuf;

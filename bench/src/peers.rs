@@ -134,7 +134,7 @@ async fn fill(
 /// Runs a task until its reply.
 async fn run(program: &Path, request: &TaskRequest<'_>) -> anyhow::Result<TaskRun> {
     let fixture = Fixture::prepare().await?;
-    let mut running = PeerProcess::start(program, request, fixture.redis.port())?;
+    let mut running = PeerProcess::start(program, request, fixture.redis.first().port())?;
     let task = request.task;
     let took = async {
         let ready = running.ready().await?;
@@ -171,7 +171,7 @@ async fn idle(
     request: &TaskRequest<'_>,
 ) -> anyhow::Result<f64> {
     let fixture = Fixture::prepare().await?;
-    let mut running = PeerProcess::start(program, request, fixture.redis.port())?;
+    let mut running = PeerProcess::start(program, request, fixture.redis.first().port())?;
     running.ready().await.context("task idle")?;
     duebox::idle_commands(&fixture, settings).await
 }

@@ -31,6 +31,12 @@ pub(crate) enum Family {
     Runners,
     /// A Redis that writes to disk
     Durability,
+    /// `redis.durability` with a replica
+    Copies,
+    /// TLS compared with a plain connection
+    Tls,
+    /// A cluster compared with one server; one topic on 1, 2 and 3 primaries
+    Cluster,
     /// Throughput by batch size, for the page
     Batches,
     /// CPU time of a job by component, for the page
@@ -141,6 +147,35 @@ rows! {
     AlwaysSustained: Durability, "appendonly, always: pushed while it drains", "jobs/s", None;
     AlwaysPush: Durability, "appendonly, always: push, library", "jobs/s", None;
     AlwaysLate: Durability, "appendonly, always: p99 lateness", "ms", None;
+    AsyncDrain: Copies, "durability async: drain", "jobs/s", None;
+    AsyncPush: Copies, "durability async: push, library", "jobs/s", None;
+    AsyncPushOne: Copies, "durability async: push, one at a time", "jobs/s", None;
+    AsyncLate: Copies, "durability async: p99 lateness", "ms", None;
+    ReplicaDrain: Copies, "durability replica: drain", "jobs/s", None;
+    ReplicaPush: Copies, "durability replica: push, library", "jobs/s", None;
+    ReplicaPushOne: Copies, "durability replica: push, one at a time", "jobs/s", None;
+    ReplicaLate: Copies, "durability replica: p99 lateness", "ms", None;
+    DiskDrain: Copies, "durability disk: drain", "jobs/s", None;
+    DiskPush: Copies, "durability disk: push, library", "jobs/s", None;
+    DiskPushOne: Copies, "durability disk: push, one at a time", "jobs/s", None;
+    DiskLate: Copies, "durability disk: p99 lateness", "ms", None;
+    TlsDrain: Tls, "TLS: drain", "jobs/s", None;
+    TlsShare: Tls, "  share of the drain without TLS", "%", None;
+    TlsLate: Tls, "TLS: p99 lateness", "ms", None;
+    ClusterDrain: Cluster, "cluster of one: drain, share of one server", "%", None;
+    ClusterLate: Cluster, "cluster of one: p99 lateness", "ms", None;
+    ShardsOneDrain: Cluster, "16 shards, 1 primary: drain", "jobs/s", None;
+    ShardsOneDaemon: Cluster, "16 shards, 1 primary: CPU time, daemon", "µs/job", None;
+    ShardsOneAll: Cluster, "16 shards, 1 primary: CPU time, primaries", "µs/job", None;
+    ShardsOneBusiest: Cluster, "16 shards, 1 primary: CPU time, busiest", "µs/job", None;
+    ShardsTwoDrain: Cluster, "16 shards, 2 primaries: drain", "jobs/s", None;
+    ShardsTwoDaemon: Cluster, "16 shards, 2 primaries: CPU time, daemon", "µs/job", None;
+    ShardsTwoAll: Cluster, "16 shards, 2 primaries: CPU time, primaries", "µs/job", None;
+    ShardsTwoBusiest: Cluster, "16 shards, 2 primaries: CPU time, busiest", "µs/job", None;
+    ShardsThreeDrain: Cluster, "16 shards, 3 primaries: drain", "jobs/s", None;
+    ShardsThreeDaemon: Cluster, "16 shards, 3 primaries: CPU time, daemon", "µs/job", None;
+    ShardsThreeAll: Cluster, "16 shards, 3 primaries: CPU time, primaries", "µs/job", None;
+    ShardsThreeBusiest: Cluster, "16 shards, 3 primaries: CPU time, busiest", "µs/job", None;
 }
 
 impl Serialize for Row {

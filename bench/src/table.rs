@@ -13,11 +13,11 @@ use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
     BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers,
-    push, runners, say, sustained, topics,
+    push, runners, say, sustained, topics, topologies,
 };
 
 /// Families measured in each repeat.
-const REPEATED: [Family; 10] = [
+const REPEATED: [Family; 13] = [
     Family::Drain,
     Family::Sustained,
     Family::Push,
@@ -28,6 +28,9 @@ const REPEATED: [Family; 10] = [
     Family::Memory,
     Family::Runners,
     Family::Durability,
+    Family::Copies,
+    Family::Tls,
+    Family::Cluster,
 ];
 /// Families measured once.
 const ONCE: [Family; 3] = [Family::Backlog, Family::Batches, Family::Cost];
@@ -98,6 +101,9 @@ async fn repeat(
         Family::Memory => memory::measure(settings, results).await?,
         Family::Runners => runners::measure(settings, results).await?,
         Family::Durability => durability::measure(settings, results).await?,
+        Family::Copies => topologies::measure_copies(settings, results).await?,
+        Family::Tls => topologies::measure_tls(settings, results).await?,
+        Family::Cluster => topologies::measure_cluster(settings, results).await?,
         Family::Backlog | Family::Batches | Family::Cost => {}
     }
     Ok(None)

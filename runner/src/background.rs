@@ -5,6 +5,7 @@ pub mod durability;
 pub mod limits;
 pub mod maintenance;
 pub mod poller;
+pub mod primaries;
 pub mod recovery;
 pub mod relay;
 pub mod scheduler;

@@ -6,3 +6,4 @@ pub mod fitness;
 pub mod handler_store;
 pub mod managed;
 pub mod outage;
+pub mod primaries;

@@ -10,9 +10,10 @@ name=${1:-}
 case $name in
   redis-7.0) suite=bookworm program=redis ;;
   redis-8) suite=trixie program=redis ;;
+  redis-8.6) suite=experimental program=redis ;;
   valkey-8) suite=trixie program=valkey ;;
   valkey-9) suite=sid program=valkey ;;
-  *) fail "unknown server \"$name\"; choose one of: redis-7.0, redis-8, valkey-8, valkey-9" ;;
+  *) fail "unknown server \"$name\"; choose one of: redis-7.0, redis-8, redis-8.6, valkey-8, valkey-9" ;;
 esac
 [ "$(uname -s)" = Linux ] && command -v apt-get >/dev/null || fail "needs Linux and apt-get"
 
@@ -24,14 +25,18 @@ fi
 rm -rf "$folder"
 mkdir -p "$folder"/{state/lists/partial,cache/archives/partial,etc/preferences.d,debs,root,bin}
 touch "$folder/state/status"
-printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian %s main\n' "$suite" \
-  >"$folder/etc/sources.list"
+# Packages of experimental are built on the libraries of unstable.
+suites=$suite
+[ "$suite" != experimental ] || suites="experimental sid"
+for from in $suites; do
+  printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian %s main\n' "$from"
+done >"$folder/etc/sources.list"
 
 # apt with lists and a cache of its own, which knows no installed package.
 own_apt() {
   local command=$1
   shift
-  "$command" -q -o Dir::Etc="$folder/etc" -o Dir::Etc::sourcelist="$folder/etc/sources.list" \
+  "$command" -q -o APT::Default-Release="$suite" -o Dir::Etc="$folder/etc" -o Dir::Etc::sourcelist="$folder/etc/sources.list" \
     -o Dir::Etc::sourceparts=- -o Dir::State="$folder/state" -o Dir::State::status="$folder/state/status" \
     -o Dir::Cache="$folder/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none "$@"
 }

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use duebox_harness::{Proxy, RedisServer, SentinelGroup, eventually};
-use duebox_queue::{ConnectionSettings, Durability, IfExists, JobId, NewJob, Queue, TopicName};
+use duebox_queue::{
+    ConnectionSettings, Durability, IfExists, JobId, NewJob, Queue, QueueError, TopicName,
+};
 
 const PRODUCERS: usize = 8;
 /// How long the producers push before the primary dies.
@@ -42,18 +44,38 @@ async fn main() {
         "{:<10} {:<10} {:>7} {:>10} {:>7} {:>17} {:>10}",
         "death", "durability", "rounds", "confirmed", "lost", "rounds with loss", "pushes/s"
     );
-    for durability in [Durability::Async, Durability::Replica] {
+    let all = [Durability::Async, Durability::Replica, Durability::Disk];
+    for durability in all.into_iter().filter(|durability| can_wait_for(*durability)) {
         let mut process = Row::default();
         let mut machine = Row::default();
         for _ in 0..rounds {
             let (confirmed, lost, spent) = process_dies(durability).await;
             process.add(confirmed, lost, spent);
-            let (confirmed, lost, spent) = machine_dies(durability).await;
-            machine.add(confirmed, lost, spent);
+            // With one server in the address "disk" waits for its disk alone, which is lost with the machine.
+            if durability != Durability::Disk {
+                let (confirmed, lost, spent) = machine_dies(durability).await;
+                machine.add(confirmed, lost, spent);
+            }
         }
         process.print("process", durability, rounds);
-        machine.print("machine", durability, rounds);
+        if durability != Durability::Disk {
+            machine.print("machine", durability, rounds);
+        }
     }
+}
+
+/// The arguments of servers: those of a disk that has each confirmed write, if it is waited for.
+fn server_args(durability: Durability) -> &'static [&'static str] {
+    match durability {
+        Durability::Disk => &["--appendonly", "yes", "--appendfsync", "always"],
+        _ => &[],
+    }
+}
+
+/// Whether this server has the command that a durability needs. Redis 7.0 has no WAITAOF.
+fn can_wait_for(durability: Durability) -> bool {
+    let server = RedisServer::start();
+    durability != Durability::Disk || !server.cli(&["COMMAND", "INFO", "WAITAOF"]).is_empty()
 }
 
 impl Row {
@@ -77,7 +99,7 @@ impl Row {
 }
 
 async fn process_dies(durability: Durability) -> (usize, usize, Duration) {
-    let mut group = SentinelGroup::start();
+    let mut group = SentinelGroup::with_args(server_args(durability));
     let settings = ConnectionSettings::new(group.url()).with_durability(durability);
     let producers = Producers::start(&settings).await;
     let old = group.primary().port();
@@ -134,6 +156,10 @@ impl Producers {
         let mut tasks = Vec::with_capacity(PRODUCERS);
         for producer in 0..PRODUCERS {
             let queue = Queue::connect(settings, "duebox").await.unwrap();
+            // A replica that has just synced confirms nothing for up to a second.
+            while queue.check_durability().await.unwrap().is_some() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             tasks.push(tokio::spawn(produce(queue, producer, Arc::clone(&over))));
         }
         Self { over, began: Instant::now(), tasks }
@@ -161,14 +187,16 @@ impl Producers {
 async fn produce(queue: Queue, producer: usize, over: Arc<AtomicBool>) -> Pushed {
     let topic = TopicName::new("mail").unwrap();
     let (began, mut last) = (Instant::now(), Duration::ZERO);
-    let mut confirmed = Vec::new();
+    let (mut confirmed, mut pushed) = (Vec::new(), 0);
     while !over.load(Ordering::Relaxed) {
-        let id = format!("{producer}-{}", confirmed.len());
+        let id = format!("{producer}-{pushed}");
+        pushed += 1;
         let job = NewJob::new(JobId::new(&id).unwrap(), "{}");
         // A call that ends after the death may have been repeated at the new primary.
         match queue.push(&topic, &[job], IfExists::Reject).await {
             Ok(_) if over.load(Ordering::Relaxed) => break,
             Ok(_) => confirmed.push(id),
+            Err(QueueError::Unconfirmed(_)) => {}
             Err(_) => break,
         }
         last = began.elapsed();

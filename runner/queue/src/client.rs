@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::error::QueueError;
 use crate::topic::shards::KnownShards;
 use crate::wire::callers::Callers;
+use crate::wire::cluster::PrimaryAway;
 use crate::wire::connection::Connection;
 use crate::wire::connection_task::ConnectionTask;
 use crate::wire::copy_waits::CopyStats;
@@ -60,8 +61,7 @@ impl Queue {
             return Err(connection.sentinel_error().await.unwrap_or(error));
         }
         let queue = Self::on(connection, keys);
-        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.declare_layout().await
-        {
+        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.find_layout().await {
             return Err(error);
         }
         Ok(queue)
@@ -117,6 +117,11 @@ impl Queue {
     /// The addresses of the primaries of a cluster; none if Redis is a single server.
     pub fn cluster_primaries(&self) -> Vec<String> {
         self.connection.cluster_primaries()
+    }
+
+    /// The primaries of a cluster whose connection is lost and could not be made again yet.
+    pub fn primaries_away(&self) -> Vec<PrimaryAway> {
+        self.connection.primaries_away()
     }
 
     /// What the current connection agreed on, if it uses TLS.

@@ -116,6 +116,7 @@ pub use crate::store::kv::{KvCondition, KvEntry, KvWrite};
 pub use crate::store::kv_writer::KvWriter;
 pub use crate::topic::limits::Limits;
 pub use crate::topic::shards::Shards;
+pub use crate::wire::cluster::PrimaryAway;
 pub use crate::wire::connection_task::ConnectionTask;
 pub use crate::wire::constants::{BATCH_MAX, CALL_BYTES_MAX, KV_BYTES_MAX, KV_NAMES_MAX};
 pub use crate::wire::copy_waits::CopyStats;

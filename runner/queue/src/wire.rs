@@ -5,7 +5,7 @@ pub(crate) mod attempts;
 pub(crate) mod bounds;
 pub(crate) mod callers;
 mod certificate;
-mod cluster;
+pub(crate) mod cluster;
 mod cluster_call;
 pub(crate) mod connection;
 pub(crate) mod connection_task;

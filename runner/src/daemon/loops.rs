@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Supervisor, systemd};
 use crate::background::{
-    durability, limits, maintenance, poller, recovery, scheduler, wake_up_listener,
+    durability, limits, maintenance, poller, primaries, recovery, scheduler, wake_up_listener,
 };
 use crate::observe::supervision::{Supervision, TaskKind};
 use crate::report::status;
@@ -103,8 +103,11 @@ impl Supervisor {
             supervision: services.records.health.supervision(),
         };
         let base = (services.queue.clone(), Arc::clone(&services.outage));
-        loops
-            .keep(TaskKind::Recovery, base.clone(), |(queue, outage)| recovery::run(queue, outage));
+        let handles = (base.clone(), Arc::clone(&services.primary_outages));
+        loops.keep(TaskKind::Recovery, handles, |((queue, outage), primary_outages)| async move {
+            let watched = primaries::watch(queue.clone(), primary_outages);
+            tokio::join!(recovery::run(queue, outage), watched);
+        });
         let handles = (
             base,
             (Arc::clone(&services.runner_id), api),

@@ -19,6 +19,7 @@ impl Supervisor {
             (Arc::clone(&services.sandbox), Arc::clone(&records.push_counters));
         let (jobs, kv) = (services.queue.latency_stats(), Arc::clone(&services.store_latency));
         let copies = Arc::clone(&services.copy_stats);
+        let primaries = Arc::clone(&services.primary_outages);
         let pull_counters = Arc::clone(&records.pull_counters);
         let handler_log = Arc::clone(&records.handler_log);
         let (traces, events) = (records.traces.clone(), records.events.clone());
@@ -35,6 +36,7 @@ impl Supervisor {
                 outage,
                 traffic,
                 copies,
+                primaries,
                 push_counters,
                 pull_counters,
                 handler_log,

@@ -24,6 +24,7 @@ use crate::observe::supervision::Supervision;
 use crate::observe::traces::{ExportTask, Traces};
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::outage::Outage;
+use crate::redis_host::primaries::PrimaryOutages;
 use crate::worker::WorkerServices;
 use crate::worker::batch_limits::BatchLimits;
 
@@ -37,6 +38,8 @@ pub(super) struct Services {
     /// How waits for copies of writes ended, on all connections.
     pub(super) copy_stats: Arc<CopyStats>,
     pub(super) outage: Arc<Outage>,
+    /// The outages of each primary of a cluster.
+    pub(super) primary_outages: Arc<PrimaryOutages>,
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) executor: ExecutorResources,
     pub(super) batch_limits: BatchLimits,
@@ -97,6 +100,7 @@ impl Services {
             store_latency: redis.store.traffic(),
             copy_stats: redis.settings.copy_stats(),
             outage: Arc::default(),
+            primary_outages: Arc::default(),
             sandbox,
             executor,
             batch_limits: BatchLimits::default(),

@@ -45,8 +45,7 @@ impl PipeServer {
         redis: ConnectionSettings,
         manifest: Manifest,
     ) -> anyhow::Result<Self> {
-        let threads = Handle::current();
-        let slots_max = manifest.runner.max_jobs;
+        let (threads, slots_max) = (Handle::current(), manifest.runner.max_jobs);
         let prefix = manifest.redis.prefix.clone();
         let (topic_discovery, _found) = TopicDiscovery::new(Arc::new(manifest));
         let supervision = Supervision::default();
@@ -111,6 +110,7 @@ fn idle_sources(
         outage: Arc::default(),
         traffic: vec![("http", queue.latency_stats())],
         copies: Arc::default(),
+        primaries: Arc::default(),
         push_counters: Arc::default(),
         handler_log: Arc::default(),
         pull_counters: Arc::default(),

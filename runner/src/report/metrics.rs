@@ -39,6 +39,7 @@ use crate::observe::push_counters::PushCounters;
 use crate::observe::sick_topics::SickTopics;
 use crate::observe::traces::Traces;
 use crate::redis_host::outage::Outage;
+use crate::redis_host::primaries::PrimaryOutages;
 
 /// Maximum number of topics on a page; the number of further topics is a metric.
 pub const TOPICS_MAX: usize = 1_000;
@@ -55,6 +56,8 @@ pub struct Sources {
     pub health: Arc<Health>,
     /// The state of the connection to Redis.
     pub outage: Arc<Outage>,
+    /// The primaries of a cluster and their outages.
+    pub primaries: Arc<PrimaryOutages>,
     /// Latency statistics of each connection to Redis, by its purpose.
     pub traffic: Vec<(&'static str, Arc<LatencyStats>)>,
     /// How waits for copies of writes ended.

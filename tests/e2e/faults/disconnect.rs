@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use duebox_harness::{RedisServer, eventually};
+use duebox_harness::{TestRedis, eventually};
 
 use crate::support::client::{address, get, post};
 use crate::support::fixture::{Fixture, topic};
 
 /// Kills every connection to Redis, again and again, while `work` runs; returns the number of kills.
-fn under_kills(redis: &RedisServer, every: Duration, work: impl FnOnce(&AtomicUsize)) -> usize {
+fn under_kills(redis: &TestRedis, every: Duration, work: impl FnOnce(&AtomicUsize)) -> usize {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -65,7 +65,7 @@ const COUNTS: &str = r#"(module
 
 #[test]
 fn idle_connections_that_redis_closes_fail_no_push_and_no_handler() {
-    let fixture = Fixture::on(RedisServer::with_args(&["--timeout", "1"]));
+    let fixture = Fixture::with_args(&["--timeout", "1"]);
     fixture.write("counts.wat", COUNTS);
     let keys = "[topics.mail.sandbox]\nkv = true\n[server]\nlisten = \"127.0.0.1:0\"";
     fixture.manifest("", &[topic("mail", "counts.wat", keys)]);
@@ -83,7 +83,7 @@ fn idle_connections_that_redis_closes_fail_no_push_and_no_handler() {
 }
 
 /// The newest client id among the connections that are idle: it grows as they are closed and made again.
-fn newest_client(redis: &RedisServer) -> u64 {
+fn newest_client(redis: &TestRedis) -> u64 {
     let clients = redis.cli(&["CLIENT", "LIST"]);
     let idle = clients.lines().filter(|line| line.contains(" sub=0 psub=0 "));
     let id = |line: &str| line.split_whitespace().next()?.strip_prefix("id=")?.parse().ok();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use duebox_harness::{RedisServer, duebox_binary, eventually};
+use duebox_harness::{RedisServer, duebox_binary, eventually, only_on_one_server};
 
 use crate::support::client::{address, get, post};
 use crate::support::fixture::Fixture;
@@ -26,6 +26,9 @@ fn fails(fixture: &Fixture, words: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn a_push_is_confirmed_once_a_replica_has_it() {
+    only_on_one_server!(
+        "it freezes the replica of one server; the queue tests durability in a cluster"
+    );
     let redis = RedisServer::start();
     let replica = redis.replica(&[]);
     let fixture = Fixture::on(redis);

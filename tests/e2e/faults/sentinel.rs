@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use duebox_harness::{Daemon, SentinelGroup, eventually};
+use duebox_harness::{Daemon, SentinelGroup, eventually, only_on_one_server};
 
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
@@ -47,6 +47,7 @@ fn resumed_after(group: &SentinelGroup, daemon: &Daemon, old: u16) -> Duration {
 
 #[test]
 fn a_failover_under_load_spends_no_attempt() {
+    only_on_one_server!("sentinels watch one primary");
     let mut group = SentinelGroup::start();
     let fixture = fixture_of(&group);
     let mut daemon = fixture.start();
@@ -77,6 +78,7 @@ fn a_failover_under_load_spends_no_attempt() {
 
 #[test]
 fn the_doctor_shows_the_sentinels() {
+    only_on_one_server!("sentinels watch one primary");
     let mut group = SentinelGroup::start();
     let fixture = fixture_of(&group);
     let shown = fixture.duebox(&["doctor", "--redis"]);

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use duebox_harness::{Daemon, RedisServer, duebox_binary};
+use duebox_harness::{Daemon, TestRedis, duebox_binary};
 use tempfile::TempDir;
 
 use crate::support::client::address;
@@ -26,7 +26,7 @@ struct Example {
     application: String,
     served: String,
     _daemon: Daemon,
-    _redis: RedisServer,
+    _redis: TestRedis,
 }
 
 impl Example {
@@ -48,7 +48,7 @@ impl Example {
         symlink(duebox_binary(), at("target/release/duebox")).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let application = format!("http://127.0.0.1:{port}");
-        let redis = RedisServer::start();
+        let redis = TestRedis::start();
         let daemon = Daemon::start_with(&folder.join("duebox.toml"), |command| {
             command.current_dir(&folder).env("DUEBOX_REDIS_URL", redis.url());
             command.envs(APPLICATIONS.map(|name| (name, &application)));

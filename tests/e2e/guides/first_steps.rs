@@ -1,12 +1,13 @@
 //! The commands of "Quick start" in the README and of the quickstart page, in their order, with the real binary,
-//! modules and shop. Only ports and interactive waits differ.
+//! modules and shop. Only ports and interactive waits differ. On another server, or a cluster, one line of the
+//! manifest differs, too: `redis.url`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use duebox_harness::{Daemon, duebox_binary, eventually};
+use duebox_harness::{Daemon, TestRedis, Topology, duebox_binary, eventually};
 use duebox_shop::Shop;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,6 +28,7 @@ const API: &str = "127.0.0.1:7280";
 struct Desk {
     dir: TempDir,
     shop: Shop,
+    redis: Option<TestRedis>,
     _runtime: Runtime,
 }
 
@@ -50,7 +52,8 @@ impl Desk {
         let token = fs::read_to_string(at("examples/quickstart/shop.token")).unwrap();
         let runtime = Runtime::new().unwrap();
         let shop = runtime.block_on(Shop::open(0, Some(token.trim().to_owned()))).unwrap();
-        Self { dir, shop, _runtime: runtime }
+        let redis = other_redis(&at("examples/quickstart/duebox.toml"));
+        Self { dir, shop, redis, _runtime: runtime }
     }
 
     fn folder(&self) -> PathBuf {
@@ -67,7 +70,11 @@ impl Desk {
 
     /// Runs the commands of a page in one shell until one fails; returns their output.
     fn run(&self, block: &str) -> String {
-        let block = block.replace(SHOP, &self.shop.origin()).replace(" --watch", "");
+        let mut block = block.replace(SHOP, &self.shop.origin()).replace(" --watch", "");
+        if let Some(redis) = &self.redis {
+            let port = redis.port_of("duebox:{order.close}:jobs");
+            block = block.replace("redis-cli -s data/redis.sock", &format!("redis-cli -p {port}"));
+        }
         let bin = self.dir.path().join("target/release");
         shell::run(&block, &self.folder(), &bin, &[("SHOP", &self.shop.origin())])
     }
@@ -85,6 +92,20 @@ impl Desk {
         let ledger = books.ledger().iter();
         ledger.filter(|entry| entry.what == "closed" && entry.of == order && entry.effect).count()
     }
+}
+
+/// The Redis of this run in place of the managed one, if the run names a server or a topology: one line of the
+/// manifest changes.
+fn other_redis(manifest: &Path) -> Option<TestRedis> {
+    let names_one = std::env::var_os("DUEBOX_TEST_SERVER").is_some();
+    if !names_one && Topology::of_run() == Topology::Single {
+        return None;
+    }
+    const MANAGED: &str = "url = \"managed\"\n";
+    let (redis, text) = (TestRedis::start(), fs::read_to_string(manifest).unwrap());
+    assert_eq!(text.matches(MANAGED).count(), 1);
+    fs::write(manifest, text.replace(MANAGED, &format!("url = \"{}\"\n", redis.url()))).unwrap();
+    Some(redis)
 }
 
 /// The shell commands of a part of a page, block by block.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use duebox_harness::{Daemon, RedisServer, duebox_binary, eventually};
+use duebox_harness::{Daemon, TestRedis, duebox_binary, eventually};
 use tempfile::TempDir;
 
 use crate::support::log::{Verdict, handler_lines, verdicts};
@@ -35,7 +35,7 @@ fn path() -> String {
 
 /// Runs a block in a shell until a command fails. The example lets the daemon
 /// start a Redis; the test has its own, which always ends with the test.
-fn run(block: &str, dir: &Path, redis: &RedisServer) -> String {
+fn run(block: &str, dir: &Path, redis: &TestRedis) -> String {
     let output = Command::new("sh")
         .args(["-e", "-c", block])
         .current_dir(dir)
@@ -66,7 +66,7 @@ fn ran(daemon: &Daemon, topic: &str) -> Vec<String> {
 
 #[test]
 fn the_flows_example_works() {
-    let (dir, redis) = (copy(), RedisServer::start());
+    let (dir, redis) = (copy(), TestRedis::start());
     let page = std::fs::read_to_string(dir.path().join("README.md")).unwrap();
     let mut blocks = blocks(&page).into_iter();
     assert!(blocks.next().unwrap().trim_end().ends_with("duebox run"));

@@ -1,5 +1,5 @@
 //! Links between pages lead to a file of the repository and, if they name one, to one of its headings. The
-//! tests that the threat model names exist.
+//! tests that the threat model and the page about tests name exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,13 +69,20 @@ fn every_link_between_pages_is_valid() {
 }
 
 #[test]
-fn every_test_that_the_threat_model_names_exists() {
+fn every_test_that_a_page_names_exists() {
     let mut files = Vec::new();
     collect(Path::new(ROOT), ".rs", &mut files);
-    let text = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).unwrap();
-    let named: Vec<(&str, &str)> =
-        text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
-    assert!(named.len() > 20, "{named:?}");
+    for (page, least) in [("SECURITY.md", 20), ("docs/internals/queue-tests.md", 40)] {
+        let text = fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
+        let named: Vec<(&str, &str)> =
+            text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
+        assert!(named.len() > least, "{page}: {named:?}");
+        find_all(&files, &named);
+    }
+}
+
+/// Fails unless each of these tests exists, by the name of its file and its own.
+fn find_all(files: &[PathBuf], named: &[(&str, &str)]) {
     let exists = |(module, test): &(&str, &str)| {
         let in_file = files.iter().filter(|file| file.file_stem().unwrap() == *module);
         let function = format!("fn {test}(");

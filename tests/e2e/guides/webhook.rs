@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use duebox_harness::{Daemon, RedisServer, duebox_binary, eventually, patience};
+use duebox_harness::{Daemon, TestRedis, duebox_binary, eventually, patience};
 use tempfile::TempDir;
 
 use crate::support::log::verdicts;
@@ -65,7 +65,7 @@ fn copy() -> TempDir {
 }
 
 /// The push commands of the page, with the binary under test.
-fn push(dir: &Path, redis: &RedisServer, application: &Application) {
+fn push(dir: &Path, redis: &TestRedis, application: &Application) {
     let page = std::fs::read_to_string(Path::new(EXAMPLE).join("README.md")).unwrap();
     let block = page.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
     let path = format!(
@@ -88,7 +88,7 @@ fn push(dir: &Path, redis: &RedisServer, application: &Application) {
 
 #[test]
 fn a_python_receiver_settles_jobs() {
-    let (dir, redis) = (copy(), RedisServer::start());
+    let (dir, redis) = (copy(), TestRedis::start());
     let application = Application::start(dir.path());
     let daemon = Daemon::start_with(&dir.path().join("duebox.toml"), |command| {
         command.env("APPLICATION", &application.origin).env("DUEBOX_REDIS_URL", redis.url());

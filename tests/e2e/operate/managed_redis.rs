@@ -1,9 +1,11 @@
 //! The managed Redis starts and stops with the daemon, and its data survives both.
 
+use std::env;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use duebox_harness::{Daemon, duebox_binary, eventually};
+use duebox_harness::{Daemon, duebox_binary, eventually, only_on_one_server};
 use redis::{InfoDict, cmd};
 use tempfile::TempDir;
 
@@ -88,6 +90,7 @@ fn kill(pid: &str) {
 
 #[test]
 fn it_stops_with_the_daemon_and_keeps_its_data() {
+    only_on_one_server!("a managed Redis is one server");
     let home = Home::new(&Handler::logs("ran"));
     let mut daemon = home.start();
     home.push(&["{}", "--id", "later", "--in", "10h"], 0);
@@ -119,6 +122,7 @@ fn it_stops_with_the_daemon_and_keeps_its_data() {
 
 #[test]
 fn the_redis_of_a_killed_daemon_is_adopted_or_loaded() {
+    only_on_one_server!("a managed Redis is one server");
     const JOBS: usize = 300;
     let home = Home::new(&Handler::logs("ran").naps(std::time::Duration::from_millis(20)));
     let mut daemon = home.start();
@@ -151,6 +155,7 @@ fn the_redis_of_a_killed_daemon_is_adopted_or_loaded() {
 
 #[test]
 fn a_redis_that_dies_is_restarted() {
+    only_on_one_server!("a managed Redis is one server");
     let home = Home::new(&Handler::logs("ran").naps(std::time::Duration::from_millis(10)));
     let mut daemon = home.start();
     home.push(&["@lines", "--lines", "--id", "job"], 400);
@@ -162,4 +167,34 @@ fn a_redis_that_dies_is_restarted() {
     assert!(verdicts(&daemon).iter().all(|v| v.settled == "done" && v.attempt == 1));
     assert!(daemon.terminate().success());
     assert!(!home.answers());
+}
+
+/// Only a `valkey-server` is on the search path: that of the run's server, or else the installed Redis by this name.
+#[test]
+fn valkey_is_started_where_there_is_no_redis() {
+    only_on_one_server!("a managed Redis is one server");
+    let home = Home::new(&Handler::logs("ran"));
+    let bin = home.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    symlink(server_program(), bin.join("valkey-server")).unwrap();
+    let mut daemon = Daemon::start_with(&home.path("duebox.toml"), |command| {
+        command.env("PATH", &bin);
+    });
+    let started =
+        daemon.wait_for_line("the server", |line| line.message() == "starting the managed Redis");
+    assert_eq!(started.str("server"), "valkey-server", "{}", started.text());
+    daemon.wait_for_line("ready", |line| line.message() == "ready");
+    home.push(&["{}", "--id", "now"], 0);
+    daemon.wait_for_line("the job", |line| settled_as(line, "done"));
+    assert!(daemon.terminate().success());
+}
+
+fn server_program() -> PathBuf {
+    let named = env::var_os("DUEBOX_TEST_SERVER").map(PathBuf::from);
+    let installed = env::var_os("PATH").unwrap();
+    let folders = named.into_iter().chain(env::split_paths(&installed));
+    let programs = folders
+        .flat_map(|folder| ["valkey-server", "redis-server"].map(|program| folder.join(program)));
+    let mut there = programs.filter(|program| program.is_file());
+    there.next().expect("an installed redis-server or valkey-server")
 }

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use duebox_harness::{Authority, Daemon, RedisServer, duebox_binary, eventually};
+use duebox_harness::{
+    Authority, Daemon, RedisServer, duebox_binary, eventually, only_on_one_server,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -79,6 +81,7 @@ fn refusal(fixture: &Fixture) -> String {
 
 #[test]
 fn a_daemon_and_commands_work_over_tls() {
+    only_on_one_server!("its server takes TLS; the queue tests a cluster over TLS");
     let Secure { fixture, authority, ca, files } = secure(&["--tls-auth-clients", "yes"]);
     with_a_topic(&fixture);
     let without = format!("ca = \"{}\"", ca.display());
@@ -97,7 +100,7 @@ fn a_daemon_and_commands_work_over_tls() {
     eventually!(fixture.redis.cli(&["ZCARD", &done]) == "2", "both jobs ran");
     assert!(fixture.duebox(&["stats"]).contains("work"));
     let clients = fixture.redis.cli(&["CLIENT", "LIST"]);
-    let plain = format!(":{} ", fixture.redis.port());
+    let plain = format!(":{} ", fixture.redis.server().port());
     // The only one is the one that asks.
     assert_eq!(clients.lines().filter(|line| line.contains(&plain)).count(), 1, "{clients}");
     let (code, report) = examined(&fixture);
@@ -109,6 +112,7 @@ fn a_daemon_and_commands_work_over_tls() {
 
 #[test]
 fn a_certificate_that_expires_while_a_daemon_runs_is_an_outage() {
+    only_on_one_server!("its server takes TLS; the queue tests a cluster over TLS");
     let Secure { fixture, authority, ca, files } = secure(&[]);
     with_a_topic(&fixture);
     add_to_redis(&fixture, &format!("ca = \"{}\"", ca.display()));
@@ -135,8 +139,9 @@ fn a_certificate_that_expires_while_a_daemon_runs_is_an_outage() {
 
 #[test]
 fn a_daemon_refuses_what_is_wrong_with_one_line() {
+    only_on_one_server!("its server takes TLS; the queue tests a cluster over TLS");
     let Secure { fixture, ca, files: _files, .. } = secure(&["--requirepass", "right"]);
-    let (plain, tls) = (fixture.redis.port(), fixture.redis.tls_port());
+    let (plain, tls) = (fixture.redis.server().port(), fixture.redis.server().tls_port());
     let at = |scheme: &str, port: u16| format!("{scheme}://localhost:{port}");
     let ca = format!("ca = \"{}\"", ca.display());
     for (url, keys, words) in [
@@ -162,6 +167,7 @@ fn a_daemon_refuses_what_is_wrong_with_one_line() {
 
 #[test]
 fn the_doctor_names_all_that_is_unfit() {
+    only_on_one_server!("its server takes TLS; the queue tests a cluster over TLS");
     let fixture = Fixture::new();
     with_a_topic(&fixture);
     let (code, report) = examined(&fixture);

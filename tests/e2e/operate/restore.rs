@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use duebox_harness::eventually;
+use duebox_harness::{eventually, only_on_one_server};
 
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
@@ -39,13 +39,14 @@ fn ids(names: &[&str]) -> BTreeSet<String> {
 /// Redis is stopped, reads the snapshot without an append-only file, and then writes one.
 fn restore(fixture: &mut Fixture, snapshot: &Path) {
     fixture.redis.stop();
-    fs::copy(snapshot, fixture.redis.dir().join("dump.rdb")).unwrap();
+    fs::copy(snapshot, fixture.redis.server().dir().join("dump.rdb")).unwrap();
     fixture.redis.restart();
     assert_eq!(fixture.redis.cli(&["CONFIG", "SET", "appendonly", "yes"]), "OK");
 }
 
 #[test]
 fn a_restored_snapshot_repeats_what_was_done_and_misses_what_was_pushed_since() {
+    only_on_one_server!("a snapshot is of one server");
     let mut fixture = fixture();
     let later = fixture.store().now_ms() + 3_600_000;
     let mut daemon = fixture.start();
@@ -61,7 +62,7 @@ fn a_restored_snapshot_repeats_what_was_done_and_misses_what_was_pushed_since() 
     push(&fixture, WORK, "cancelled", later);
     fixture.redis.cli(&["SAVE"]);
     let snapshot = fixture.path("backup.rdb");
-    fs::copy(fixture.redis.dir().join("dump.rdb"), &snapshot).unwrap();
+    fs::copy(fixture.redis.server().dir().join("dump.rdb"), &snapshot).unwrap();
 
     // After the snapshot: a waiting job is done early, one is cancelled, and others are pushed, done and dead.
     fixture.duebox(&["run-now", WORK, "soon"]);

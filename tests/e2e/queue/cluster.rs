@@ -67,14 +67,14 @@ fn undeclared(commands: &[Command]) -> BTreeSet<String> {
 #[tokio::test]
 async fn every_verb_uses_one_slot_and_its_declared_keys() {
     let redis = cluster();
-    let monitor = Monitor::start(&redis);
+    let monitor = Monitor::of(std::slice::from_ref(&redis));
     let queue = life::connect(&redis.url()).await;
     for topic in TOPICS {
         life::of(&queue, topic).await;
     }
     life::is_split(&redis.url()).await;
     life::is_trimmed(&redis.url()).await;
-    let commands = monitor.commands(&redis);
+    let commands = monitor.commands_of(std::slice::from_ref(&redis));
     assert_eq!(undeclared(&commands), BTreeSet::new());
     let called = calls(&commands);
     let is_load = |command: &&Command| command.is("SCRIPT") && command.words[1] == "LOAD";

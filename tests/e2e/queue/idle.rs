@@ -22,8 +22,8 @@ const COMMANDS_A_POLL_MAX: f64 = 100.0;
 /// Observes the daemon and fails if it is busy.
 pub(crate) fn sleeps(daemon: &Daemon, store: &Store, while_what: &str) {
     let commands = || -> u64 {
-        let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
-        info.get("total_commands_processed").unwrap()
+        let infos: Vec<InfoDict> = store.ask_all(cmd("INFO").arg("stats"));
+        infos.iter().map(|info| info.get::<u64>("total_commands_processed").unwrap()).sum()
     };
     let (began, cpu, asked) = (Instant::now(), processor_time(daemon), commands());
     eventually("the window is over", || began.elapsed() >= WINDOW);
@@ -75,10 +75,10 @@ fn a_hundred_idle_topics_are_polled_together() {
     let manifest = format!("[redis]\nurl = \"{}\"\n{}", fixture.redis.url(), topics.concat());
     fixture.write("duebox.toml", manifest);
     let _daemon = fixture.start();
-    let store = fixture.store();
+    let (store, primaries) = (fixture.store(), fixture.redis.primaries().len() as u64);
     let reads = || -> u64 {
-        let info: InfoDict = store.ask(cmd("INFO").arg("stats"));
-        info.get("total_reads_processed").unwrap()
+        let infos: Vec<InfoDict> = store.ask_all(cmd("INFO").arg("stats"));
+        infos.iter().map(|info| info.get::<u64>("total_reads_processed").unwrap()).sum()
     };
     let (mut began, mut read) = (Instant::now(), reads());
     eventually("each topic has had its first look", || {
@@ -87,14 +87,16 @@ fn a_hundred_idle_topics_are_polled_together() {
         }
         let before = std::mem::replace(&mut read, reads());
         began = Instant::now();
-        read - before < 10
+        read - before < 10 * primaries
     });
     // Longer than the ten seconds between maintenance runs.
     eventually("the window is over", || began.elapsed() >= Duration::from_secs(12));
     let a_second = (reads() - read) as f64 / began.elapsed().as_secs_f64();
     println!("100 idle topics: {a_second:.2} reads a second");
-    // Two round trips; Redis may read a hundred calls in two parts.
-    assert!(a_second <= 3.0, "{a_second:.2} reads a second");
+    // Two round trips; Redis may read a hundred calls in two parts. In a cluster that is so for each primary, whose
+    // replica reports once a second, too.
+    let most = if primaries == 1 { 3.0 } else { 4.0 * primaries as f64 };
+    assert!(a_second <= most, "{a_second:.2} reads a second");
 }
 
 #[test]

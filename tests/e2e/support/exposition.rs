@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Accepted labels: their values are topics of the manifest, or a small set.
-const LABELS: [&str; 13] = [
+const LABELS: [&str; 14] = [
     "topic",
     "task",
     "state",
@@ -14,6 +14,7 @@ const LABELS: [&str; 13] = [
     "outcome",
     "source",
     "connection",
+    "primary",
     "version",
     "le",
     "quantile",

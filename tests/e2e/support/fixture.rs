@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use duebox_harness::{Daemon, RedisServer, duebox_binary};
+use duebox_harness::{Daemon, TestRedis, Topology, duebox_binary};
 use duebox_queue::Role;
 use tempfile::TempDir;
 
@@ -14,9 +14,9 @@ use crate::support::redis_state::Store;
 /// The user that daemons of a test log in as.
 const USER: &str = "worker";
 
-/// A Redis server and a folder.
+/// A Redis and a folder.
 pub(crate) struct Fixture {
-    pub(crate) redis: RedisServer,
+    pub(crate) redis: TestRedis,
     dir: TempDir,
     /// The address in manifests, if it is not the one of `redis`.
     url: Option<String>,
@@ -27,15 +27,22 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// A fixture whose Redis does not persist.
     pub(crate) fn new() -> Self {
-        Self::on(RedisServer::start())
+        Self::on(TestRedis::start())
     }
 
     /// A fixture whose Redis syncs each write to disk before it replies.
     pub(crate) fn persistent() -> Self {
-        Self::on(RedisServer::with_args(&["--appendonly", "yes", "--appendfsync", "always"]))
+        Self::with_args(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
-    pub(crate) fn on(redis: RedisServer) -> Self {
+    /// A fixture whose Redis has further arguments.
+    pub(crate) fn with_args(args: &[&str]) -> Self {
+        Self::on(TestRedis::with_args(args))
+    }
+
+    /// A fixture on a Redis of the test's own.
+    pub(crate) fn on(redis: impl Into<TestRedis>) -> Self {
+        let redis = redis.into();
         let dir = tempfile::Builder::new().prefix("duebox-e2e-").tempdir().unwrap();
         let fixture = Self { redis, dir, url: None, has_user: false };
         // Any test can run with the permissions of docs/guide/redis.md alone.
@@ -55,13 +62,19 @@ impl Fixture {
     pub(crate) fn allow(&self, user: &str, role: Role) {
         let rules = role.acl_rules("duebox");
         let rules = ["reset", "on", ">secret"].into_iter().chain(rules.split_whitespace());
+        // As docs/guide/redis.md has it.
+        let cluster: &[&str] = match Topology::of_run() {
+            Topology::Single => &[],
+            Topology::Cluster => &["+cluster|slots", "+asking"],
+        };
+        let rules = rules.chain(cluster.iter().copied());
         let words: Vec<&str> = ["ACL", "SETUSER", user].into_iter().chain(rules).collect();
         self.redis.cli(&words);
     }
 
     /// The address with the login of a user that [`Self::allow`] made.
     pub(crate) fn url_of(&self, user: &str) -> String {
-        format!("redis://{user}:secret@127.0.0.1:{}/0", self.redis.port())
+        self.redis.url_as(user, "secret")
     }
 
     /// What Redis has refused its users.
@@ -119,7 +132,7 @@ impl Fixture {
     }
 
     pub(crate) fn store(&self) -> Store {
-        Store::new(&self.redis.url())
+        Store::of(&self.redis)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Records every command that Redis runs, with `MONITOR`, which shows the order across all runners. A script and
-//! its commands are seen as separate entries.
+//! its commands are seen as separate entries. In a cluster each primary is recorded; their clock is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use duebox_harness::RedisServer;
+use duebox_harness::{RedisServer, TestRedis};
 
 use crate::support::redis_state::key;
 
@@ -27,8 +27,11 @@ impl Command {
     }
 }
 
-/// A recording of all commands of a Redis server.
-pub(crate) struct Monitor {
+/// A recording of all commands of a Redis.
+pub(crate) struct Monitor(Vec<Recording>);
+
+/// A recording of all commands of a server.
+struct Recording {
     stream: TcpStream,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
@@ -36,7 +39,40 @@ pub(crate) struct Monitor {
 
 impl Monitor {
     /// Starts the recording.
-    pub(crate) fn start(redis: &RedisServer) -> Self {
+    pub(crate) fn start(redis: &TestRedis) -> Self {
+        Self::of(redis.primaries())
+    }
+
+    /// Starts the recording of these servers.
+    pub(crate) fn of(servers: &[RedisServer]) -> Self {
+        Self(servers.iter().map(Recording::start).collect())
+    }
+
+    /// Ends the recording and returns the commands in their order.
+    pub(crate) fn commands(self, redis: &TestRedis) -> Vec<Command> {
+        self.commands_of(redis.primaries())
+    }
+
+    /// The same of these servers.
+    pub(crate) fn commands_of(self, servers: &[RedisServer]) -> Vec<Command> {
+        let recorded = self.0.into_iter().zip(servers).map(|(one, server)| one.lines(server));
+        let mut lines: Vec<String> = recorded.flatten().collect();
+        if servers.len() > 1 {
+            // A line begins with its time in µs, with as many digits as any other. What a server recorded stays
+            // in its order.
+            lines.sort_by(|one, other| time(one).cmp(time(other)));
+        }
+        lines.iter().map(|line| read(line)).collect()
+    }
+}
+
+/// The time at which a recorded command ran, as text.
+fn time(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
+}
+
+impl Recording {
+    fn start(redis: &RedisServer) -> Self {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port())).unwrap();
         stream.write_all(b"MONITOR\r\n").unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -53,8 +89,8 @@ impl Monitor {
         Self { stream, lines, reader: Some(reader) }
     }
 
-    /// Ends the recording and returns the commands in their order.
-    pub(crate) fn commands(mut self, redis: &RedisServer) -> Vec<Command> {
+    /// Ends the recording and returns its lines.
+    fn lines(mut self, redis: &RedisServer) -> Vec<String> {
         // A marker command: it is executed after all earlier ones and appears in the recording, among
         // later commands of others.
         let last = format!("the end of {:?}", self.stream.local_addr().unwrap());
@@ -64,8 +100,7 @@ impl Monitor {
             self.lines.lock().unwrap()[from..].iter().any(|line| line.contains(&last))
         });
         self.close();
-        let lines = std::mem::take(&mut *self.lines.lock().unwrap());
-        lines.iter().map(|line| read(line)).collect()
+        std::mem::take(&mut *self.lines.lock().unwrap())
     }
 
     fn close(&mut self) {
@@ -77,7 +112,7 @@ impl Monitor {
     }
 }
 
-impl Drop for Monitor {
+impl Drop for Recording {
     fn drop(&mut self) {
         self.close();
     }

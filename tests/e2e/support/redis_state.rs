@@ -2,22 +2,49 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{Client, Cmd, FromRedisValue, cmd};
+use duebox_harness::{RedisServer, TestRedis};
+use redis::{Client, Cmd, FromRedisValue, RedisResult, cmd};
 use serde_json::Value;
 
-/// Queries one Redis server. It reconnects for each query and so survives a restart.
+/// Queries a Redis. It reconnects for each query and so survives a restart.
 pub(crate) struct Store {
-    client: Client,
+    /// The server, or the primaries of a cluster.
+    clients: Vec<Client>,
 }
 
 impl Store {
     pub(crate) fn new(url: &str) -> Self {
-        Self { client: Client::open(url).unwrap() }
+        Self { clients: vec![Client::open(url).unwrap()] }
     }
 
+    pub(crate) fn of(redis: &TestRedis) -> Self {
+        let client = |server: &RedisServer| Client::open(server.url()).unwrap();
+        Self { clients: redis.primaries().iter().map(client).collect() }
+    }
+
+    /// Queries the server that has the key of the command; the first one if it has no key.
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &mut Cmd) -> T {
-        let mut connection = self.client.get_connection().unwrap();
-        command.query(&mut connection).unwrap()
+        let answer = ask_at(&self.clients[0], command);
+        let answer = match &answer {
+            Err(error) => match error.redirect_node() {
+                Some((place, _)) => {
+                    ask_at(&Client::open(format!("redis://{place}/")).unwrap(), command)
+                }
+                None => answer,
+            },
+            Ok(_) => answer,
+        };
+        answer.unwrap()
+    }
+
+    /// Queries every server that holds keys.
+    pub(crate) fn ask_all<T: FromRedisValue>(&self, command: &mut Cmd) -> Vec<T> {
+        self.clients.iter().map(|client| ask_at(client, command).unwrap()).collect()
+    }
+
+    /// The names of the keys that match a pattern.
+    fn matching(&self, pattern: &str) -> impl Iterator<Item = String> + use<> {
+        self.ask_all::<Vec<String>>(cmd("KEYS").arg(pattern)).into_iter().flatten()
     }
 
     /// The time by Redis' clock, unix milliseconds.
@@ -29,8 +56,8 @@ impl Store {
     /// The existing keys of the topic, without their common prefix.
     pub(crate) fn keys(&self, topic: &str) -> BTreeSet<String> {
         let base = key(topic, "");
-        let found: Vec<String> = self.ask(cmd("KEYS").arg(format!("{base}*")));
-        found.into_iter().map(|name| name[base.len()..].to_owned()).collect()
+        let found = self.matching(&format!("{base}*"));
+        found.map(|name| name[base.len()..].to_owned()).collect()
     }
 
     /// The same without `meta`, which keeps the rules of the topic.
@@ -73,10 +100,13 @@ impl Store {
 
     /// All keys with their values, except the version of the layout, which the first connection writes.
     pub(crate) fn dump(&self) -> BTreeMap<String, Vec<u8>> {
-        let keys: Vec<String> = self.ask(cmd("KEYS").arg("*"));
-        let keys = keys.into_iter().filter(|name| name != "duebox:layout");
+        let keys = self.matching("*").filter(|name| name != "duebox:layout");
         keys.map(|name| (name.clone(), self.ask(cmd("DUMP").arg(name)))).collect()
     }
+}
+
+fn ask_at<T: FromRedisValue>(client: &Client, command: &Cmd) -> RedisResult<T> {
+    command.query(&mut client.get_connection()?)
 }
 
 /// The full name of a topic's key.

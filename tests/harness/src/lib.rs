@@ -7,6 +7,7 @@
 
 mod authority;
 mod cgroup;
+mod cluster_commands;
 mod daemon;
 mod eventually;
 mod port;
@@ -16,6 +17,8 @@ mod redis_server;
 mod replica;
 mod sentinel_group;
 mod signal;
+mod test_redis;
+mod topology;
 
 pub use authority::{Authority, CertificateFiles};
 pub use cgroup::{Cgroup, Limits, Throttling};
@@ -26,3 +29,5 @@ pub use redis_cluster::RedisCluster;
 pub use redis_server::RedisServer;
 pub use sentinel_group::SentinelGroup;
 pub use signal::send_signal;
+pub use test_redis::TestRedis;
+pub use topology::{Topology, is_left_out};

@@ -7,12 +7,17 @@ use crate::{CertificateFiles, RedisServer, eventually};
 
 /// Slots of every cluster.
 const SLOTS: usize = 16_384;
+/// How long a server may be silent until its replica takes its place, ms.
+const QUICK_MS: &str = "1000";
+/// The same in a cluster whose servers are stopped and frozen together, and on a busy machine.
+const CALM_MS: &str = "15000";
 
 /// Primaries that share the slots, and a replica of each, if wanted.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
     primaries: usize,
+    is_calm: bool,
 }
 
 impl RedisCluster {
@@ -21,7 +26,7 @@ impl RedisCluster {
     /// # Panics
     /// If a server does not start, or refuses a command.
     pub fn start(primaries: usize) -> Self {
-        Self::launch(primaries, 0, None)
+        Self::launch([primaries, 0], &[], None)
     }
 
     /// The same with a replica of each primary, which takes its place about two seconds after its death.
@@ -29,7 +34,27 @@ impl RedisCluster {
     /// # Panics
     /// As [`Self::start`].
     pub fn with_replicas(primaries: usize) -> Self {
-        Self::launch(primaries, primaries, None)
+        Self::launch([primaries, primaries], &[], None)
+    }
+
+    /// Primaries with a replica each and further arguments of all, which are stopped and frozen only together: no
+    /// replica takes the place of a primary.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn calm(primaries: usize, args: &[&str]) -> Self {
+        let mut cluster = Self::launch([primaries, primaries], args, None);
+        cluster.is_calm = true;
+        cluster.calm_down();
+        cluster
+    }
+
+    /// As [`Self::with_replicas`], with further arguments of each server.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn with_replicas_and_args(primaries: usize, args: &[&str]) -> Self {
+        Self::launch([primaries, primaries], args, None)
     }
 
     /// Primaries with a replica each that take TLS, also among each other. They show this certificate.
@@ -37,12 +62,16 @@ impl RedisCluster {
     /// # Panics
     /// As [`Self::start`].
     pub fn with_tls(primaries: usize, authority: &Path, shown: &CertificateFiles) -> Self {
-        Self::launch(primaries, primaries, Some((authority, shown)))
+        Self::launch([primaries, primaries], &[], Some((authority, shown)))
     }
 
-    fn launch(primaries: usize, replicas: usize, tls: Option<(&Path, &CertificateFiles)>) -> Self {
+    fn launch(
+        [primaries, replicas]: [usize; 2],
+        args: &[&str],
+        tls: Option<(&Path, &CertificateFiles)>,
+    ) -> Self {
         let servers: Vec<(RedisServer, u16)> =
-            (0..primaries + replicas).map(|_| node(tls)).collect();
+            (0..primaries + replicas).map(|_| node(args, tls)).collect();
         let (first, _) = &servers[0];
         for (number, (server, bus)) in servers.iter().enumerate() {
             server.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
@@ -66,18 +95,43 @@ impl RedisCluster {
                 replica.cli(&["CLUSTER", "NODES"]).contains(&id)
             });
             replica.cli(&["CLUSTER", "REPLICATE", &id]);
-            eventually("the replica follows its primary", || {
-                replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
-            });
+            eventually("the replica follows its primary", || follows(replica));
         }
         let servers: Vec<RedisServer> = servers.into_iter().map(|(server, _)| server).collect();
-        for server in &servers {
+        let cluster = Self { servers, primaries, is_calm: false };
+        cluster.wait_until_it_serves();
+        cluster
+    }
+
+    /// Kills all servers that run, starts them again, and waits until they serve.
+    ///
+    /// # Panics
+    /// If a server does not start.
+    pub fn restart(&mut self) {
+        self.servers.iter_mut().for_each(RedisServer::stop);
+        self.servers.iter_mut().for_each(RedisServer::restart);
+        if self.is_calm {
+            self.calm_down();
+        }
+        self.wait_until_it_serves();
+        for replica in &self.servers[self.primaries..] {
+            eventually("the replica follows its primary", || follows(replica));
+        }
+    }
+
+    fn calm_down(&self) {
+        for server in &self.servers {
+            server.cli(&["CONFIG", "SET", "cluster-node-timeout", CALM_MS]);
+        }
+    }
+
+    fn wait_until_it_serves(&self) {
+        for server in &self.servers {
             eventually("the cluster serves", || {
                 let info = info(server);
                 info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
             });
         }
-        Self { servers, primaries }
     }
 
     /// The URL of the cluster by two of its servers.
@@ -101,6 +155,15 @@ impl RedisCluster {
         &mut self.servers
     }
 
+    pub(crate) fn all(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The servers that began as primaries, to look at.
+    pub fn initial_primaries(&self) -> &[RedisServer] {
+        &self.servers[..self.primaries]
+    }
+
     /// The servers that began as primaries.
     pub fn primaries(&mut self) -> &mut [RedisServer] {
         &mut self.servers[..self.primaries]
@@ -117,7 +180,9 @@ impl RedisCluster {
     /// If no server answers.
     pub fn primary_of(&self, key: &str) -> usize {
         let slot = self.servers[0].cli(&["CLUSTER", "KEYSLOT", key]);
-        slot.parse::<usize>().map_or(0, |slot| slot * self.primaries / SLOTS)
+        // The first slot of a primary is rounded down.
+        let rounded = |slot: usize| (slot * self.primaries + self.primaries - 1) / SLOTS;
+        slot.parse().map_or(0, rounded)
     }
 }
 
@@ -125,13 +190,17 @@ fn info(server: &RedisServer) -> String {
     server.cli(&["CLUSTER", "INFO"])
 }
 
+fn follows(replica: &RedisServer) -> bool {
+    replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+}
+
 /// A server in cluster mode, and the port of its bus.
-fn node(tls: Option<(&Path, &CertificateFiles)>) -> (RedisServer, u16) {
+fn node(args: &[&str], tls: Option<(&Path, &CertificateFiles)>) -> (RedisServer, u16) {
     let bus = free_port();
     let port = bus.to_string();
     let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
-    let quick = ["--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
-    let args = [&cluster[..], &quick].concat();
+    let quick = ["--cluster-node-timeout", QUICK_MS, "--repl-diskless-sync-delay", "0"];
+    let args = [&cluster[..], &quick, args].concat();
     let server = match tls {
         None => RedisServer::with_args(&args),
         Some((authority, shown)) => {

@@ -18,7 +18,7 @@ impl SentinelGroup {
     /// The name of the master in the sentinels' configuration.
     pub const MASTER: &str = "jobs-main";
 
-    /// Starts a primary with two replicas, which sync writes to disk, and waits until the sentinels know them all.
+    /// Starts a primary with two replicas, and waits until the sentinels know them all.
     ///
     /// # Panics
     /// If a server does not start.
@@ -26,12 +26,20 @@ impl SentinelGroup {
         Self::with_password(None)
     }
 
+    /// The same with further arguments of the primary and its replicas.
+    ///
+    /// # Panics
+    /// If a server does not start.
+    pub fn with_args(args: &[&str]) -> Self {
+        Self::launch(args, None, None)
+    }
+
     /// The same with a password of the servers, which the sentinels demand too.
     ///
     /// # Panics
     /// If a server does not start.
     pub fn with_password(password: Option<&str>) -> Self {
-        Self::launch(password, None)
+        Self::launch(&[], password, None)
     }
 
     /// The same over TLS: the servers and the sentinels show this certificate, which must be for `127.0.0.1`.
@@ -39,14 +47,18 @@ impl SentinelGroup {
     /// # Panics
     /// If a server does not start.
     pub fn with_tls(authority: &Path, shown: &CertificateFiles) -> Self {
-        Self::launch(None, Some((authority, shown)))
+        Self::launch(&[], None, Some((authority, shown)))
     }
 
-    fn launch(password: Option<&str>, tls: Option<(&Path, &CertificateFiles)>) -> Self {
+    fn launch(
+        further: &[&str],
+        password: Option<&str>,
+        tls: Option<(&Path, &CertificateFiles)>,
+    ) -> Self {
         let server = |args: &[&str]| match tls {
-            None => RedisServer::with_args(args),
+            None => RedisServer::with_args(&[further, args].concat()),
             Some((authority, shown)) => {
-                let args = [&["--tls-replication", "yes"], args].concat();
+                let args = [&["--tls-replication", "yes"], further, args].concat();
                 RedisServer::with_tls(authority, shown, &args)
             }
         };

@@ -12,6 +12,7 @@ mod daemon;
 mod display;
 mod ledger;
 mod plan;
+mod queue_redis;
 mod rebuild;
 mod run;
 

@@ -19,6 +19,7 @@ use crate::daemon::{Daemon, Line};
 use crate::display::{Display, print, short};
 use crate::ledger::Ledger;
 use crate::plan::{self, PlannedJob, Topic};
+use crate::queue_redis::QueueRedis;
 use crate::rebuild::Rebuild;
 use crate::{Args, DemoEnd, TIME_MAX};
 
@@ -112,8 +113,9 @@ async fn demo(
     display: &mut Display,
 ) -> anyhow::Result<Audit> {
     display.print_event(&format!("the shop's ledger is at {}/ledger", environment.shop.origin()));
-    display.print_event("starting the daemon, which starts its own Redis");
-    let queue = connect(environment.data, daemon, display).await?;
+    let redis = QueueRedis::of(&environment.args.manifest, environment.data)?;
+    display.print_event(&format!("starting the daemon, {}", redis.describe()));
+    let queue = connect(&redis, daemon, display).await?;
     let topics = topics()?;
     let mut demo = DemoRun {
         environment,
@@ -170,12 +172,15 @@ fn topics() -> anyhow::Result<Vec<TopicName>> {
 }
 
 /// Waits for the daemon's Redis.
-async fn connect(data: &Path, daemon: &mut Daemon, display: &Display) -> anyhow::Result<Queue> {
-    let url = format!("redis+unix://{}/redis.sock", data.display());
-    let settings = ConnectionSettings::new(url);
+async fn connect(
+    redis: &QueueRedis,
+    daemon: &mut Daemon,
+    display: &Display,
+) -> anyhow::Result<Queue> {
+    let settings = ConnectionSettings::new(redis.url());
     let deadline = Instant::now() + START_MAX;
     loop {
-        if data.join("redis.sock").exists()
+        if redis.may_listen()
             && let Ok(queue) = Queue::connect(&settings, "duebox").await
         {
             return Ok(queue);

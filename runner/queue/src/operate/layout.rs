@@ -1,5 +1,7 @@
 //! Stores the version of the layout.
 
+use redis::Value;
+
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::constants::LAYOUT;
@@ -17,5 +19,15 @@ impl Queue {
         let mut declare = redis::cmd("SET");
         declare.arg(self.keys.layout_key()).arg(LAYOUT).arg("NX").arg("GET");
         check_layout(&script::run_one_idempotent(&self.connection, declare).await?)
+    }
+
+    /// The same without a write if a version is stored, so that a user who may only read connects, too.
+    pub(crate) async fn find_layout(&self) -> Result<(), QueueError> {
+        let mut read = redis::cmd("GET");
+        read.arg(self.keys.layout_key());
+        match script::run_one_safe(&self.connection, read).await? {
+            Value::Nil => self.declare_layout().await,
+            stored => check_layout(&stored),
+        }
     }
 }

@@ -50,6 +50,15 @@ pub(super) struct Cluster {
     reading: tokio::sync::Mutex<()>,
 }
 
+/// A primary of a cluster that cannot be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrimaryAway {
+    /// Its address.
+    pub address: String,
+    /// Why the last try to connect failed.
+    pub reason: String,
+}
+
 #[derive(Default)]
 struct State {
     map: SlotMap,
@@ -195,7 +204,12 @@ impl Cluster {
     /// The connection to a server, which the first call makes.
     fn server(&self, node: &NodeAddress) -> ServerConnection {
         let mut state = self.state.lock();
-        let begin = || ServerConnection::begin(&self.endpoint(node), &self.latency, &self.task);
+        // The slots have been read again: they, or their servers, may be others than at first.
+        let is_successor = state.reads > 1;
+        let begin = || {
+            let endpoint = self.endpoint(node);
+            ServerConnection::begin(&endpoint, &self.latency, &self.task, is_successor)
+        };
         state.servers.entry(node.to_string()).or_insert_with(begin).clone()
     }
 
@@ -283,6 +297,17 @@ impl Cluster {
         self.state.lock().map.primaries().iter().map(ToString::to_string).collect()
     }
 
+    /// The primaries whose connection is lost and could not be made again.
+    pub(super) fn away(&self) -> Vec<PrimaryAway> {
+        let state = self.state.lock();
+        let away = |node: &NodeAddress| {
+            let address = node.to_string();
+            let reason = state.servers.get(&address)?.failure()?;
+            Some(PrimaryAway { address, reason })
+        };
+        state.map.primaries().iter().filter_map(away).collect()
+    }
+
     /// Sends commands to the primary of this number.
     pub(super) async fn send_to(
         &self,
@@ -326,8 +351,20 @@ impl Cluster {
         Some(self.server(&node))
     }
 
+    /// The settings of a subscription. A message goes to all servers of a cluster, so any of them will do: a random
+    /// primary, so that many runners do not all listen to one.
+    pub(super) fn subscription_settings(&self) -> ConnectionSettings {
+        let node = fastrand::choice(self.state.lock().map.primaries()).cloned();
+        self.settings_at(node)
+    }
+
+    /// The settings of a subscription whose listeners are counted: at the server of commands without a key.
     pub(super) fn home_settings(&self) -> ConnectionSettings {
         let node = self.state.lock().map.node_of(self.home).cloned();
+        self.settings_at(node)
+    }
+
+    fn settings_at(&self, node: Option<NodeAddress>) -> ConnectionSettings {
         let node = node.or_else(|| self.seeds.first().cloned());
         node.map_or_else(
             || ConnectionSettings::clone(&self.settings),

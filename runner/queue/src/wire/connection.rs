@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redis::{Cmd, Pipeline, Value};
 
 use crate::error::QueueError;
-use crate::wire::cluster::Cluster;
+use crate::wire::cluster::{Cluster, PrimaryAway};
 use crate::wire::connection_task::ConnectionTask;
 use crate::wire::latency::LatencyStats;
 use crate::wire::link::Endpoint;
@@ -140,6 +140,14 @@ impl Connection {
         }
     }
 
+    /// The primaries of a cluster that cannot be reached; none without one.
+    pub(crate) fn primaries_away(&self) -> Vec<PrimaryAway> {
+        match &self.route {
+            Route::Server(_) => Vec::new(),
+            Route::Cluster(cluster) => cluster.away(),
+        }
+    }
+
     /// The value of a reply, or the error that Redis gave.
     pub(crate) fn check(&self, reply: Value) -> Result<Value, QueueError> {
         let Value::ServerError(error) = reply else { return Ok(reply) };
@@ -201,11 +209,20 @@ impl Connection {
         &self.settings
     }
 
-    /// The settings of a subscription. In a cluster it is to the server on whose channels is published.
+    /// The settings of a subscription. In a cluster it is to any primary.
     pub(crate) fn subscription_settings(&self) -> ConnectionSettings {
         match &self.route {
             Route::Server(_) => ConnectionSettings::clone(&self.settings),
-            Route::Cluster(cluster) => cluster.home_settings(),
+            Route::Cluster(cluster) => cluster.subscription_settings(),
+        }
+    }
+
+    /// The settings of a subscription to the control channel, if it needs a connection of its own. `PUBLISH` counts
+    /// only the listeners of the server that it is sent to.
+    pub(crate) fn control_settings(&self) -> Option<ConnectionSettings> {
+        match &self.route {
+            Route::Server(_) => None,
+            Route::Cluster(cluster) => Some(cluster.home_settings()),
         }
     }
 

@@ -61,6 +61,8 @@ fn is_carried_out(value: &Value) -> bool {
 pub(super) struct ServerConnection {
     state: watch::Receiver<State>,
     latency: Arc<LatencyStats>,
+    /// The number of the first link. A later one was made again.
+    first: u64,
 }
 
 impl ServerConnection {
@@ -75,13 +77,16 @@ impl ServerConnection {
         Ok((Self::start(endpoint, latency, task, state, Some(open)), has_layout))
     }
 
-    /// Connects in the background. Calls wait for the connection.
+    /// Connects in the background. Calls wait for the connection. A connection to a server that has taken the place
+    /// of another one counts as made again.
     pub(super) fn begin(
         endpoint: &Arc<Endpoint>,
         latency: &Arc<LatencyStats>,
         task: &Arc<ConnectionTask>,
+        is_successor: bool,
     ) -> Self {
-        Self::start(endpoint, latency, task, State::Connecting, None)
+        let first = u64::from(!is_successor);
+        Self { first, ..Self::start(endpoint, latency, task, State::Connecting, None) }
     }
 
     fn start(
@@ -94,13 +99,13 @@ impl ServerConnection {
         let (sender, state) = watch::channel(state);
         let (endpoint, task) = (Arc::clone(endpoint), Arc::clone(task));
         tokio::spawn(async move { task.run(endpoint, open, sender).await });
-        Self { state, latency: Arc::clone(latency) }
+        Self { state, latency: Arc::clone(latency), first: 0 }
     }
 
     /// A connection whose commands this transport carries. Nothing connects, and no task keeps it.
     pub(super) fn over(transport: Arc<dyn Transport>, latency: &Arc<LatencyStats>) -> Self {
         let (_, state) = watch::channel(State::Up(Link::over(transport)));
-        Self { state, latency: Arc::clone(latency) }
+        Self { state, latency: Arc::clone(latency), first: 0 }
     }
 
     /// Sends commands in one write; returns these of the replies, each a value or an error. A transaction has one
@@ -196,9 +201,17 @@ impl ServerConnection {
     /// When the connection was last made again after it was lost; now, while it is lost.
     pub(super) fn reconnected_at(&self) -> Option<Instant> {
         match &*self.state.borrow() {
-            State::Up(link) if link.number == 0 => None,
+            State::Up(link) if link.number <= self.first => None,
             State::Up(link) => Some(link.opened_at.into_std()),
             State::Connecting | State::Down(_) => Some(now()),
+        }
+    }
+
+    /// Why the last try to connect failed, while there is no connection.
+    pub(super) fn failure(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Down(reason) => Some(reason.clone()),
+            State::Up(_) | State::Connecting => None,
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Listener {
 
 enum Subscription {
     Redis(Box<PubSub>),
+    /// Wake-ups at any server of a cluster, the control channel at one.
+    Cluster(Box<PubSub>, Box<PubSub>),
     /// What a simulation publishes: channel and text.
     Simulated(BoxStream<'static, (String, String)>),
 }
@@ -49,8 +51,15 @@ impl Queue {
         let mut subscription =
             login::open_subscription(&self.connection.subscription_settings()).await?;
         subscription.psubscribe(self.keys.wake_pattern()).await.map_err(QueueError::of_redis)?;
-        subscription.subscribe(self.keys.control_channel()).await.map_err(QueueError::of_redis)?;
-        Ok(Listener::new(Subscription::Redis(Box::new(subscription)), &self.keys))
+        let control_channel = self.keys.control_channel();
+        let Some(settings) = self.connection.control_settings() else {
+            subscription.subscribe(control_channel).await.map_err(QueueError::of_redis)?;
+            return Ok(Listener::new(Subscription::Redis(Box::new(subscription)), &self.keys));
+        };
+        let mut control = login::open_subscription(&settings).await?;
+        control.subscribe(control_channel).await.map_err(QueueError::of_redis)?;
+        let both = Subscription::Cluster(Box::new(subscription), Box::new(control));
+        Ok(Listener::new(both, &self.keys))
     }
 
     /// Subscribes to the wake-ups of some shards; at least one.
@@ -95,6 +104,14 @@ impl Subscription {
         match self {
             Self::Redis(subscription) => {
                 let message = subscription.on_message().next().await?;
+                Some((message.get_channel_name().to_owned(), message.get_payload().ok()))
+            }
+            Self::Cluster(wake_ups, control) => {
+                let (mut wake_ups, mut control) = (wake_ups.on_message(), control.on_message());
+                let message = tokio::select! {
+                    message = wake_ups.next() => message?,
+                    message = control.next() => message?,
+                };
                 Some((message.get_channel_name().to_owned(), message.get_payload().ok()))
             }
             Self::Simulated(messages) => {

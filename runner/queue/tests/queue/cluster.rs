@@ -81,6 +81,37 @@ async fn topics_spread_over_the_primaries() {
     }
 }
 
+/// A message reaches every server, so that subscriptions need not all be at one.
+#[tokio::test(flavor = "multi_thread")]
+async fn listeners_spread_over_the_primaries() {
+    const LISTENERS: usize = 18;
+    let mut cluster = RedisCluster::start(3);
+    let queue = connect(&cluster).await;
+    let mut listeners = Vec::new();
+    for _ in 0..LISTENERS {
+        listeners.push(queue.listen().await.unwrap());
+    }
+    let listens = |server: &RedisServer| {
+        let clients = server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        clients.lines().filter(|line| line.contains(" psub=1 ")).count()
+    };
+    let counts: Vec<usize> = cluster.primaries().iter().map(listens).collect();
+    assert_eq!(counts.iter().sum::<usize>(), LISTENERS, "{counts:?}");
+    assert!(counts.iter().all(|count| *count < LISTENERS), "{counts:?}");
+    queue.push(&topic("mail"), &[job("a")], IfExists::Reject).await.unwrap();
+    assert_eq!(queue.publish_control("stop").await.unwrap(), LISTENERS as u64);
+    for listener in &mut listeners {
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            let next = tokio::time::timeout(duebox_harness::patience(), listener.next()).await;
+            heard.push(next.unwrap());
+        }
+        let wake_up = Notification::WakeUp(topic("mail").first_shard());
+        assert!(heard.contains(&wake_up), "{heard:?}");
+        assert!(heard.contains(&Notification::Control("stop".to_owned())), "{heard:?}");
+    }
+}
+
 /// Each slot of a topic is moved step by step while jobs are pushed and run.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_under_load() {

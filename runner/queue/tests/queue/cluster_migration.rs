@@ -1,5 +1,5 @@
-//! A slot moves as a whole (`CLUSTER MIGRATESLOTS`, Valkey 9) while jobs are pushed and run: no call fails, and
-//! nothing is lost or runs twice. On a server without that command the test has nothing to do.
+//! A slot moves as a whole (`CLUSTER MIGRATESLOTS` of Valkey 9, `CLUSTER MIGRATION` of Redis 8.4) while jobs are pushed
+//! and run: no call fails, and nothing is lost or runs twice. On a server without either the test has nothing to do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,17 +17,22 @@ const MOVES: usize = 6;
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_as_a_whole_under_load() {
     let mut cluster = RedisCluster::start(2);
-    if !cluster.primaries()[0].cli(&["CLUSTER", "HELP"]).contains("MIGRATESLOTS") {
-        println!("this server moves slots step by step only");
-        return;
-    }
+    let help = cluster.primaries()[0].cli(&["CLUSTER", "HELP"]);
+    let command = match (help.contains("MIGRATESLOTS"), help.contains("MIGRATION IMPORT")) {
+        (true, _) => Atomic::MigrateSlots,
+        (false, true) => Atomic::Migration,
+        (false, false) => {
+            println!("this server moves slots step by step only");
+            return;
+        }
+    };
     let queue = connect(&cluster).await;
     let over = Arc::<AtomicBool>::default();
     let producer = tokio::spawn(push_until(Arc::clone(&over), queue.clone()));
     let consumer = tokio::spawn(run_until(Arc::clone(&over), queue.clone()));
     let slot = cluster.primaries()[0].cli(&["CLUSTER", "KEYSLOT", KEY]);
     for _ in 0..MOVES {
-        move_slot(&mut cluster, &slot);
+        move_slot(&mut cluster, &slot, command);
     }
     over.store(true, Ordering::Relaxed);
     let pushed = producer.await.unwrap();
@@ -45,14 +50,28 @@ async fn slots_move_as_a_whole_under_load() {
     assert_eq!(once, pushed);
 }
 
+/// The command with which a server moves slots as a whole.
+#[derive(Clone, Copy)]
+enum Atomic {
+    /// Sent to the server that has them.
+    MigrateSlots,
+    /// Sent to the server that is to have them.
+    Migration,
+}
+
 /// Moves a slot to the other primary, and waits until it is there.
-fn move_slot(cluster: &mut RedisCluster, slot: &str) {
+fn move_slot(cluster: &mut RedisCluster, slot: &str, command: Atomic) {
     let servers = cluster.primaries();
     let ids: Vec<String> = servers.iter().map(|server| server.cli(&["CLUSTER", "MYID"])).collect();
     let owner = |by: usize| owner_of(&servers[by].cli(&["CLUSTER", "SLOTS"]), slot);
     let from = ids.iter().position(|id| owner(0).as_ref() == Some(id)).unwrap();
     let to = &ids[1 - from];
-    servers[from].cli(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to]);
+    match command {
+        Atomic::MigrateSlots => {
+            servers[from].cli(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", to])
+        }
+        Atomic::Migration => servers[1 - from].cli(&["CLUSTER", "MIGRATION", "IMPORT", slot, slot]),
+    };
     eventually("both servers know that the slot has moved", || {
         (0..2).all(|by| owner(by).as_ref() == Some(to))
     });

@@ -168,6 +168,35 @@ async fn a_disk_is_waited_for_where_the_server_can() {
     assert!(error.to_string().contains("appendonly"), "{error}");
 }
 
+/// A confirmed push is on the disk of the replica: it has the job after both servers died.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_disk_of_a_replica_has_a_confirmed_push() {
+    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
+    // The replica may be elected, however long it has been without its primary.
+    let args = [&aof[..], &["--cluster-replica-validity-factor", "0"]].concat();
+    let mut cluster = RedisCluster::with_replicas_and_args(3, &args);
+    let queue = connect(cluster.url(), Durability::Disk).await;
+    if cluster.primaries()[0].cli(&["COMMAND", "INFO", "WAITAOF"]).is_empty() {
+        let error = queue.check_durability().await.unwrap_err();
+        assert!(error.to_string().contains("no WAITAOF"), "{error}");
+        return;
+    }
+    eventually!(queue.check_durability().await == Ok(None));
+    assert_eq!(push(&queue, "a").await.unwrap(), [Pushed::Pushed]);
+    let at = cluster.primary_of(JOBS);
+    cluster.replicas()[at].pause();
+    let pushed = push(&queue, "b").await;
+    assert!(is_unconfirmed(&pushed), "{pushed:?}");
+    cluster.replicas()[at].resume();
+    eventually!(push(&queue, "b").await == Ok(vec![Pushed::Kept]));
+    cluster.primaries()[at].stop();
+    cluster.replicas()[at].restart();
+    eventually("the replica serves what its disk has", || {
+        let asks = format!("READONLY\nHEXISTS {JOBS} a\nHEXISTS {JOBS} b\n");
+        cluster.replicas()[at].pipe(&asks)[1..] == ["1", "1"]
+    });
+}
+
 /// Each primary of a cluster has replicas of its own; the one of another topic does not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_primary_of_a_cluster_waits_for_its_own_replica() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_harness::RedisServer;
+use duebox_harness::{RedisServer, TestRedis};
 use duebox_job::{JobId, Options, Shard, TopicName};
 use duebox_queue::{
     BATCH_MAX, ConnectionSettings, DeadQuery, Due, Extension, IfExists, Lease, LeaseCall, Leased,
@@ -33,13 +33,13 @@ pub(crate) const CRASHES: u32 = 3;
 pub(crate) const HOLDER: &str = "tests";
 
 /// The server lives as long as any test uses it; a static of its own would never be dropped.
-static SERVER: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+static SERVER: Mutex<Weak<TestRedis>> = Mutex::new(Weak::new());
 static TOPICS: AtomicU32 = AtomicU32::new(0);
 
-fn shared_server() -> Arc<RedisServer> {
+fn shared_server() -> Arc<TestRedis> {
     let mut shared = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let server = Arc::new(RedisServer::start());
+        let server = Arc::new(TestRedis::start());
         *shared = Arc::downgrade(&server);
         server
     })
@@ -53,15 +53,20 @@ pub(crate) struct Fixture {
     client: redis::Client,
     redis: RefCell<redis::Connection>,
     /// Keeps the shared server alive; none where a test brought its own.
-    _server: Option<Arc<RedisServer>>,
+    _server: Option<Arc<TestRedis>>,
 }
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
         let server = shared_server();
-        let mut fixture = Self::on(&server).await;
+        let mut fixture = Self::of(&server).await;
         fixture._server = Some(server);
         fixture
+    }
+
+    /// On a server, or a cluster, of the test's own, which must outlive the fixture.
+    pub(crate) async fn of(redis: &TestRedis) -> Self {
+        Self::through(&redis.url(), &redis.primaries()[0]).await
     }
 
     /// On a server of the test's own, which must outlive the fixture.
@@ -73,10 +78,11 @@ impl Fixture {
     pub(crate) async fn through(url: &str, server: &RedisServer) -> Self {
         let number = TOPICS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("due[{number}]");
+        let topic = TopicName::new("order.close").unwrap();
         let client = redis::Client::open(server.url()).unwrap();
+        let client = client_of(&client, &topic.first_shard());
         let redis = client.get_connection().unwrap();
         let settings = ConnectionSettings::new(url.to_owned());
-        let topic = TopicName::new("order.close").unwrap();
         Self {
             queue: Queue::connect(&settings, &prefix).await.unwrap(),
             topic: topic.clone(),
@@ -95,13 +101,14 @@ impl Fixture {
 
     /// A shard of a topic of the same queue.
     pub(crate) async fn in_shard(&self, shard: Shard) -> Self {
-        let redis = self.client.get_connection().unwrap();
+        let client = client_of(&self.client, &shard);
+        let redis = client.get_connection().unwrap();
         Self {
             queue: self.queue.clone(),
             topic: shard.topic().clone(),
             shard,
             prefix: self.prefix.clone(),
-            client: self.client.clone(),
+            client,
             redis: RefCell::new(redis),
             _server: self._server.clone(),
         }
@@ -114,21 +121,37 @@ impl Fixture {
     }
 
     pub(crate) fn redis<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
-        command.query(&mut *self.redis.borrow_mut()).unwrap()
+        self.at_its_server(|connection| command.query(connection)).unwrap()
+    }
+
+    /// Asks the server of the topic; in a cluster, that of another key if this one names it.
+    fn at_its_server<T>(
+        &self,
+        ask: impl Fn(&mut redis::Connection) -> redis::RedisResult<T>,
+    ) -> redis::RedisResult<T> {
+        let answer = ask(&mut self.redis.borrow_mut());
+        let Err(error) = &answer else { return answer };
+        match error.redirect_node() {
+            Some((place, _)) => {
+                let there = redis::Client::open(format!("redis://{place}/")).unwrap();
+                ask(&mut there.get_connection().unwrap())
+            }
+            None => answer,
+        }
     }
 
     /// Runs a pipeline of plain commands, none of which may fail.
     pub(crate) fn exec(&self, commands: &redis::Pipeline) {
-        commands.exec(&mut *self.redis.borrow_mut()).unwrap();
+        self.at_its_server(|connection| commands.exec(connection)).unwrap();
     }
 
     /// Runs a pipeline of plain commands and reads its replies.
     pub(crate) fn query<T: redis::FromRedisValue>(&self, commands: &redis::Pipeline) -> T {
-        commands.query(&mut *self.redis.borrow_mut()).unwrap()
+        self.at_its_server(|connection| commands.query(connection)).unwrap()
     }
 
     pub(crate) fn try_redis(&self, command: &redis::Cmd) -> redis::RedisResult<redis::Value> {
-        command.query(&mut *self.redis.borrow_mut())
+        self.at_its_server(|connection| command.query(connection))
     }
 
     /// Runs a command on one key of the topic.
@@ -285,6 +308,17 @@ impl Fixture {
         let reply = self.queue.turn(&self.shard, turn).await.unwrap();
         assert!(reply.error.is_none(), "{:?}", reply.error);
         reply
+    }
+}
+
+/// A client of the server that has the keys of a shard: this one, or another one of its cluster.
+fn client_of(client: &redis::Client, shard: &Shard) -> redis::Client {
+    let key = format!("{{{}}}", shard.tag());
+    let asked: redis::RedisResult<u64> =
+        redis::cmd("EXISTS").arg(key).query(&mut client.get_connection().unwrap());
+    match asked.as_ref().map_err(redis::RedisError::redirect_node) {
+        Err(Some((place, _))) => redis::Client::open(format!("redis://{place}/")).unwrap(),
+        _ => client.clone(),
     }
 }
 

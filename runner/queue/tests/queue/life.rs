@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use duebox_harness::RedisServer;
+use duebox_harness::TestRedis;
 use duebox_job::JobId;
 use duebox_queue::{LeaseCall, Limits, Verdict};
 use fastrand::Rng;
@@ -124,8 +124,8 @@ pub(crate) const ANSWERS: [&str; 47] = [
 ];
 
 impl World {
-    pub(crate) async fn new(server: &RedisServer) -> Self {
-        let fixture = Fixture::on(server).await;
+    pub(crate) async fn new(server: &TestRedis) -> Self {
+        let fixture = Fixture::of(server).await;
         let other = fixture.beside("sms").await;
         Self {
             sides: [Side::new(fixture), Side::new(other)],

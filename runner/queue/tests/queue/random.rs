@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use duebox_harness::RedisServer;
+use duebox_harness::TestRedis;
 use fastrand::Rng;
 
 use crate::life::{ANSWERS, Outcome, World};
@@ -64,7 +64,7 @@ fn random_lives_follow_the_model() {
 /// Runs the next of these lives, until all have run or one has failed.
 fn live_all(next: &AtomicUsize, seeds: &[u64], seen: &Mutex<BTreeSet<&'static str>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let server = RedisServer::start();
+    let server = TestRedis::start();
     while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
         let mut rng = Rng::with_seed(*seed);
         let steps: Vec<u64> = (0..LIFE).map(|_| rng.u64(..)).collect();
@@ -91,7 +91,7 @@ struct Failure {
 }
 
 /// Lives, and says which replies it came to.
-async fn live(server: &RedisServer, steps: &[u64]) -> Result<BTreeSet<&'static str>, Failure> {
+async fn live(server: &TestRedis, steps: &[u64]) -> Result<BTreeSet<&'static str>, Failure> {
     let mut world = World::new(server).await;
     let mut taken = 0;
     let failed = |world: &World, taken, why| Err(Failure { taken, past: world.past(), why });

@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duebox_harness::RedisServer;
+use duebox_harness::TestRedis;
 use duebox_job::{JobId, Options, Shard};
 use duebox_queue::{Due, IfExists, LeaseCall, Limits, NewJob, Verdict};
 use fastrand::Rng;
@@ -42,7 +42,7 @@ struct Spread {
 
 #[tokio::test]
 async fn jobs_live_through_every_change_of_the_number_of_shards() {
-    let server = RedisServer::start();
+    let server = TestRedis::start();
     for seed in 0..SEEDS {
         let mut spread = Spread::new(&server, seed).await;
         for _ in 0..STEPS {
@@ -53,8 +53,8 @@ async fn jobs_live_through_every_change_of_the_number_of_shards() {
 }
 
 impl Spread {
-    async fn new(server: &RedisServer, seed: u64) -> Self {
-        let fixture = Fixture::on(server).await;
+    async fn new(server: &TestRedis, seed: u64) -> Self {
+        let fixture = Fixture::of(server).await;
         let mut shards = BTreeMap::new();
         for number in 0..SHARDS_MAX {
             let shard = fixture.topic.shard(number);

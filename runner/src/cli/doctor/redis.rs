@@ -120,10 +120,18 @@ async fn examine_each(queue: &Queue) -> Result<Fitness, QueueError> {
         };
         unfit.extend(examined.unfit.iter().map(|reason| named(reason.to_string())));
         warnings.extend(examined.warnings.iter().map(|warning| named(warning.to_string())));
+        warnings.extend(memory_warning(&examined.facts).map(named));
         facts.get_or_insert(examined.facts);
     }
     let facts = facts.ok_or_else(|| QueueError::NoReply("no server is known".to_owned()))?;
     Ok(Fitness { unfit, warnings, facts })
+}
+
+fn memory_warning(facts: &Facts) -> Option<String> {
+    let is_short = facts.memory_used > facts.memory_max? / 100 * MEMORY_MAX;
+    is_short.then(|| {
+        format!("Redis uses over {MEMORY_MAX} % of maxmemory, and refuses pushes at 100 %; raise it, or drain topics")
+    })
 }
 
 /// The latency of short commands, and how far Redis' clock is ahead, in ms. The clock is taken from the fastest
@@ -179,13 +187,6 @@ impl ServerReport {
                 "half of the answers took over {} ms; run the daemon closer to Redis, or look for slow commands \
                  (SLOWLOG GET)",
                 LATENCY_MAX.as_millis()
-            ));
-        }
-        if let Some(max) = self.facts.memory_max
-            && self.facts.memory_used > max / 100 * MEMORY_MAX
-        {
-            self.warnings.push(format!(
-                "Redis uses over {MEMORY_MAX} % of maxmemory, and refuses pushes at 100 %; raise it, or drain topics"
             ));
         }
         if let Some(end) = self.tls.as_ref().and_then(|tls| tls.certificate_expires.as_deref())

@@ -51,6 +51,11 @@ pub(super) fn word(name: &'static str, value: &'static str) -> Label<'static> {
     (name, Cow::Borrowed(value))
 }
 
+/// A label.
+pub(super) fn value<'l>(name: &'static str, value: &'l str) -> Label<'l> {
+    (name, Cow::Borrowed(value))
+}
+
 impl<'p> Page<'p> {
     pub(super) fn new(encoder: DescriptorEncoder<'p>) -> Self {
         Self(encoder)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::page::{About, Page, topic, word};
+use super::page::{About, Page, topic, value, word};
 use super::{Sources, TOPICS_MAX};
 use crate::observe::health::Phase;
 use crate::observe::log;
@@ -138,6 +138,20 @@ fn write_cpu_quota(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     )
 }
 
+/// The primaries of a cluster; nothing without one.
+fn write_primaries(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
+    let all = sources.primaries.all();
+    let each = || all.iter().map(|one| (vec![value("primary", &one.address)], one));
+    page.gauges(
+        &About::new("redis_primary_up", "1 while the primary has slots and a connection."),
+        each().map(|(labels, one)| (labels, u64::from(one.is_up))),
+    )?;
+    page.counters(
+        &About::new("redis_primary_outages", "How often the primary was away."),
+        each().map(|(labels, one)| (labels, one.outages)),
+    )
+}
+
 fn write_redis(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
     let each =
         || sources.traffic.iter().map(|(name, traffic)| (vec![word("connection", name)], traffic));
@@ -145,6 +159,7 @@ fn write_redis(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
         &About::new("redis_outage", "1 while Redis fails and jobs wait for it."),
         u64::from(sources.outage.is_ongoing()),
     )?;
+    write_primaries(page, sources)?;
     page.histograms(
         &About::seconds(
             "redis_round_trip",

@@ -1,9 +1,12 @@
 //! A daemon and the commands on a cluster of three primaries.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
-use duebox_harness::{Daemon, RedisCluster, eventually};
+use duebox_harness::{Daemon, LogLine, RedisCluster, duebox_binary, eventually};
+use serde_json::Value;
 
+use crate::support::client::{address, get};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::{handler_lines, is_verdict, settled_as, verdicts};
@@ -55,7 +58,7 @@ fn a_daemon_serves_a_cluster() {
     eventually("the job is pulled", || {
         let taken = fixture.duebox(&["pull", "fax", "--json"]);
         let taken = taken.lines().next().and_then(|line| serde_json::from_str(line).ok());
-        let taken: serde_json::Value = taken.unwrap_or_default();
+        let taken: Value = taken.unwrap_or_default();
         token = taken["token"].as_str().unwrap_or_default().to_owned();
         !token.is_empty()
     });
@@ -92,12 +95,83 @@ fn a_daemon_survives_the_death_of_a_primary() {
     let last = format!("SET {} x\nWAIT 1 30000\n", key(REPLICATED, "last"));
     assert_eq!(cluster.primaries()[at].pipe(&last), ["OK", "1"], "the replica has the jobs");
     eventually("a part is settled", || daemon.count(is_verdict) >= JOBS / 5);
+    let dead = format!("127.0.0.1:{}", cluster.primaries()[at].port());
     cluster.primaries()[at].stop();
+    let is_about_it = |line: &LogLine, message: &str| {
+        line.has("primary", &dead) && line.message().starts_with(message)
+    };
+    let line = daemon.wait_for_line("the primary that is away", |line| {
+        is_about_it(line, "a primary of the cluster is away")
+    });
+    assert!(!line.str("error").is_empty(), "{}", line.text());
     eventually("every job ran", || {
         let ran: BTreeSet<String> =
             handler_lines(&daemon).into_iter().map(|line| line.id).collect();
         ran.len() == JOBS
     });
+    daemon.wait_for_line("its replacement", |line| {
+        is_about_it(line, "a primary of the cluster was away and has been replaced")
+    });
+    let metrics = String::from_utf8(get(address(&daemon), "/metrics").body).unwrap();
+    let successor = format!("127.0.0.1:{}", cluster.replicas()[at].port());
+    for (name, primary, value) in [
+        ("redis_primary_up", &dead, 0),
+        ("redis_primary_up", &successor, 1),
+        ("redis_primary_outages_total", &dead, 1),
+        ("redis_primary_outages_total", &successor, 0),
+    ] {
+        let line = format!("duebox_{name}{{primary=\"{primary}\"}} {value}");
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
     assert!(daemon.terminate().success());
     assert!(verdicts(&daemon).iter().all(|verdict| verdict.attempt == 1), "an attempt was spent");
+}
+
+/// Each primary is looked at, and what is wrong with one is said with its address.
+#[test]
+fn a_primary_that_cannot_hold_jobs_is_named() {
+    let mut cluster = RedisCluster::start(3);
+    let fixture = fixture_on(&cluster);
+    let places: Vec<String> =
+        cluster.primaries().iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let second = &cluster.primaries()[1];
+    second.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
+    assert_eq!(daemon.wait_exit().code(), Some(1));
+    let is_refusal =
+        |line: &LogLine| line.text().contains(&places[1]) && line.text().contains("allkeys-lru");
+    assert!(daemon.count(is_refusal) > 0, "{:?}", daemon.lines());
+    let (code, report) = doctor(&fixture);
+    let unfit = report["unfit"].as_array().unwrap();
+    assert_eq!((code, unfit.len()), (Some(1), 1), "{report}");
+    assert!(unfit[0].as_str().unwrap().starts_with(&format!("{}: ", places[1])), "{report}");
+    second.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+
+    let third = &cluster.primaries()[2];
+    let memory = third.cli(&["INFO", "memory"]);
+    let used = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let most = used.trim().parse::<u64>().unwrap() * 11 / 10;
+    third.cli(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
+    let (code, report) = doctor(&fixture);
+    let warnings = report["warnings"].as_array().unwrap();
+    let of = |text: &str| -> Vec<&str> {
+        let texts = warnings.iter().filter_map(|warning| warning.as_str());
+        texts.filter(|warning| warning.contains(text)).collect()
+    };
+    assert_eq!(code, Some(0), "{report}");
+    let short = of("% of maxmemory");
+    assert!(short.len() == 1 && short[0].starts_with(&format!("{}: ", places[2])), "{report}");
+    let forgetful = of("does not persist data");
+    assert_eq!(forgetful.len(), 3, "{report}");
+    assert!(places.iter().all(|place| forgetful.iter().any(|text| text.starts_with(place))));
+}
+
+/// The exit code and the report of `duebox doctor --redis`.
+fn doctor(fixture: &Fixture) -> (Option<i32>, Value) {
+    let mut command = Command::new(duebox_binary());
+    command.args(["doctor", "--redis", "--json"]).current_dir(fixture.path(""));
+    let output =
+        command.env_remove("DUEBOX_MANIFEST").env_remove("DUEBOX_REDIS_URL").output().unwrap();
+    let report = serde_json::from_slice(&output.stdout);
+    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {output:?}")))
 }
