@@ -250,7 +250,8 @@ impl Consumer<'_> {
         let number = failures.saturating_add(1);
         // A consumer cannot snooze.
         let snoozes = 0;
-        Attempt { topic: self.topic, options, number, snoozes, digest: None, wall: Duration::ZERO }
+        let (digest, wall, runner, started_at_ms) = (None, Duration::ZERO, "", None);
+        Attempt { topic: self.topic, options, number, snoozes, digest, wall, runner, started_at_ms }
     }
 
     async fn lost_response(&self, id: &JobId) -> Result<SettleResponse, QueueError> {

@@ -126,9 +126,16 @@ impl Worker {
     fn settle_unrun(&mut self, lease: Lease, binding: &Binding, attempt: u32, reason: String) {
         let class = FailureClass::BadOptions;
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
-        let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
-        let attempt_over =
-            Attempt { topic, options: None, number: attempt, snoozes: lease.snoozes, digest, wall };
+        let attempt_over = Attempt {
+            topic: &binding.topic,
+            options: None,
+            number: attempt,
+            snoozes: lease.snoozes,
+            digest: None,
+            wall: Duration::ZERO,
+            runner: &self.parts.services.runner_id,
+            started_at_ms: None,
+        };
         let verdict = attempt_over.verdict(&outcome, AttemptOutput::default());
         let record = Record::not_run(lease.id.clone(), attempt, outcome);
         let settlement = lease.settle(verdict);
