@@ -16,6 +16,7 @@ mod health;
 mod init;
 mod inspect;
 mod invoke;
+mod list;
 mod new;
 mod pause;
 mod project;
@@ -44,6 +45,7 @@ use self::dead::DeadCommandArgs;
 use self::doctor::DoctorArgs;
 use self::done::DoneCommandArgs;
 use self::get::GetArgs;
+use self::list::ListArgs;
 use self::pause::{PauseArgs, ResumeArgs};
 use self::pull::{ExtendArgs, PullArgs};
 use self::push::args::PushArgs;
@@ -52,6 +54,7 @@ use self::reschedule::{RescheduleArgs, RunNowArgs};
 use self::rollback::RollbackArgs;
 pub use self::run::StartedLog;
 use self::settle::SettleArgs;
+use self::stats::check::CheckLimits;
 pub use self::support::failure::Failure;
 use crate::deploy::module_file::COMPILE_MODULE;
 use crate::manifest::{Environment, Flags, Manifest};
@@ -145,6 +148,7 @@ enum ClientCommand {
     Check(CheckArgs),
     Push(PushArgs),
     Stats(StatsArgs),
+    List(ListArgs),
     Get(GetArgs),
     Cancel(CancelArgs),
     Reschedule(RescheduleArgs),
@@ -200,13 +204,20 @@ struct CheckArgs {
 /// are marked "unbound". "late" is how long the oldest ready job has been due. "next due" is when
 /// the next waiting job falls due. "blocked" jobs are due and wait for other jobs of their key. The
 /// second table shows what running daemons report about their handlers since they started; with
-/// topics named, by module.
+/// topics named, by module. A job that was attempted three times counts as three attempts. "done" is
+/// what `done_retention` keeps, "acked" counts all acked attempts.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox stats
   duebox stats order.close --watch
-  duebox stats --json | jq '.topics[] | select(.dead > 0)'")]
+  duebox stats --json | jq '.topics[] | select(.dead > 0)'
+  duebox stats --check --max-late 10s --max-dead 0
+
+Exit codes:
+  0  shown; with --check, nothing is wrong
+  1  Redis failed; with --check, something is wrong
+  2  bad input")]
 struct StatsArgs {
     /// Only these topics
     #[arg(value_name = "TOPIC", value_parser = value::topic)]
@@ -217,6 +228,8 @@ struct StatsArgs {
     /// Print JSON; with --watch, one object per line
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    limits: CheckLimits,
 }
 
 /// Remove a job before it runs
@@ -292,6 +305,7 @@ impl Client {
             ClientCommand::Check(args) => check::check(common, &args),
             ClientCommand::Push(args) => push::push(common, args),
             ClientCommand::Stats(args) => stats::stats(common, &args),
+            ClientCommand::List(args) => list::list(common, args),
             ClientCommand::Get(args) => get::get(common, &args),
             ClientCommand::Pull(args) => pull::pull(common, args),
             ClientCommand::Settle(args) => settle::settle(common, args),

@@ -11,7 +11,7 @@ use duebox_job::{TopicName, format_duration};
 
 mod cron_line;
 
-pub use self::cron_line::{CronLine, zones};
+pub use self::cron_line::{CronLine, check_zone, zones};
 
 /// The shortest and the longest `every`.
 pub const EVERY_RANGE: RangeInclusive<Duration> =

@@ -176,6 +176,7 @@ fn risky_settings_are_warnings_with_their_line() {
         ),
         ("http = [\"https://api.example", "requests to http://api.shop.example without TLS"),
         ("push", "covers every topic"),
+        ("push", "grants mail, which no topic of this manifest binds"),
         ("memory = \"256", "runner.memory is 128.0 MiB"),
         ("\"169.254", "169.254.0.0/16 covers the metadata address"),
         ("\"169.254", "127.0.0.0/8 opens the services of this machine"),
@@ -203,6 +204,58 @@ fn risky_settings_are_warnings_with_their_line() {
     let strict = check(folder.path(), &["--strict", "--json"]);
     let strict: Value = serde_json::from_slice(&strict.stdout).unwrap();
     assert_eq!(strict["ok"], false);
+}
+
+/// Settings that can never work, on lines of their own.
+const FUTILE: &str = r#"
+[runner]
+drain_timeout = "10s"
+
+[topics.calls]
+handler = "ack.wat"
+ttr = "5m"
+
+[topics.calls.sandbox]
+http = ["http://10.0.0.7:8080", "http://ledger.internal", "https://api.shop.example"]
+push = ["mial", "mail", "order.*"]
+
+[topics.granted]
+handler = "ack.wat"
+
+[topics.granted.sandbox]
+http = ["http://10.0.0.7:8080", "http://ledger.internal"]
+http_private = ["10.0.0.0/8"]
+push = ["sms.welcome", "sms*"]
+
+[topics.mail]
+ttr = "2m"
+
+[topics."sms.*"]
+ttr = "1m"
+"#;
+
+#[test]
+fn what_can_never_work_is_a_warning() {
+    let folder = folder(FUTILE);
+    let output = check(folder.path(), &["--json"]);
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warnings = output["warnings"].as_array().unwrap();
+    let line = |text: &str| FUTILE.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let wanted = [
+        ("http = [", "http://10.0.0.7:8080, which is a private address", "http_private"),
+        ("http = [", "http://ledger.internal, which is a private address", "http_private"),
+        ("push = [\"mial", "grants mial, which no topic", "did you mean \"mail\"?"),
+        ("push = [\"mial", "grants order.*, which no topic", "remove it from `push`"),
+        ("ttr = \"5m", "`ttr` is 5m, but a stop waits 10s", "drain_timeout = \"5m\""),
+        ("ttr = \"2m", "a pull leases jobs for 1m", "lease=2m"),
+    ];
+    for (key, words, remedy) in wanted {
+        let is_it = |output: &&Value| output["message"].as_str().unwrap().contains(words);
+        let found = warnings.iter().find(is_it).unwrap_or_else(|| panic!("{words}: {warnings:#?}"));
+        assert_eq!(found["line"], line(key), "{words}");
+        assert!(found["hint"].as_str().unwrap().contains(remedy), "{found}");
+    }
+    assert_eq!(warnings.len(), wanted.len(), "{warnings:#?}");
 }
 
 #[test]

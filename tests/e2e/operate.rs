@@ -2,6 +2,7 @@
 
 mod doctor;
 mod image;
+mod incident;
 mod managed_redis;
 mod metrics;
 mod pull_commands;

@@ -10,6 +10,7 @@ mod idle;
 mod job_keys;
 mod job_options;
 mod limits;
+mod list;
 mod patterns;
 mod pause;
 mod plain_jobs;

@@ -12,6 +12,7 @@ use crate::operate::inspect::Depths;
 use crate::operate::job::Job;
 use crate::operate::list::{DeadQuery, DeadSummary, DoneSummary, Page, PageQuery};
 use crate::operate::list_live::LiveJob;
+use crate::operate::list_state::{JobQuery, ListedJobs};
 use crate::produce::cancel::Cancelled;
 use crate::produce::push::{Due, IfExists, NewJob, Pushed};
 use crate::produce::reschedule::Rescheduled;
@@ -128,6 +129,11 @@ impl Topic {
     /// The live jobs that come first, at most `limit` of each state. See [`Queue::list_live`].
     pub async fn list_live(&self, limit: usize) -> Result<Vec<LiveJob>, QueueError> {
         self.queue.list_live(&self.name, limit).await
+    }
+
+    /// A page of the jobs of one state. See [`Queue::list_state`].
+    pub async fn list_state(&self, query: &JobQuery) -> Result<ListedJobs, QueueError> {
+        self.queue.list_state(&self.name, query).await
     }
 
     /// A page of dead jobs. See [`Queue::list_dead`].

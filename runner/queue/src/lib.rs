@@ -104,6 +104,9 @@ pub use crate::operate::list::{
     Cursor, CursorError, DeadQuery, DeadSummary, DoneSummary, Page, PageOrder, PageQuery,
 };
 pub use crate::operate::list_live::LiveJob;
+pub use crate::operate::list_state::{
+    JobQuery, ListCursor, ListCursorError, ListedJob, ListedJobs,
+};
 pub use crate::operate::permissions::Role;
 pub use crate::operate::retention::{Pruned, PrunedRecords, RetentionLimits};
 pub use crate::operate::scan::KeyScan;

@@ -9,6 +9,7 @@ pub(crate) mod job;
 pub(crate) mod layout;
 pub(crate) mod list;
 pub(crate) mod list_live;
+pub(crate) mod list_state;
 pub(crate) mod pause;
 pub(crate) mod permissions;
 pub(crate) mod retention;

@@ -19,6 +19,9 @@ pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Fai
             Cancelled::None => queue.get(topic, id).await?,
             _ => None,
         };
+        if found.is_none() && cancelled == Cancelled::None {
+            target::known_topic(&manifest, &queue, topic).await?;
+        }
         Ok((cancelled, found))
     })?;
     let word = cancelled.word();
@@ -29,7 +32,7 @@ pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Fai
     } else {
         output::print(&match cancelled {
             Cancelled::Leased => {
-                format!("{word} {id} in {topic}: it is running, and will not be retried")
+                format!("{word} {id} in {topic}: it is unack, and will not be retried")
             }
             _ => format!("{word} {id} in {topic}"),
         })?;

@@ -113,11 +113,7 @@ fn list(common: &Common, args: &ListArgs) -> Result<ExitCode, Failure> {
     }
     let row = |job: &DeadSummary| {
         let reason = job.reason.as_deref().unwrap_or_default();
-        let mut line: String =
-            reason.lines().next().unwrap_or_default().chars().take(REASON_CHARS).collect();
-        if line.len() < reason.len() {
-            line.push('…');
-        }
+        let line = output::first_line(reason, REASON_CHARS);
         vec![
             output::one_line(&job.id.to_string()),
             output::time(job.died_at_ms),
@@ -152,13 +148,17 @@ async fn read_page(
 fn show(common: &Common, args: &ShowArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
     let ShowArgs { topic, id, json } = args;
-    let job = target::block_on(async {
+    let found = target::block_on(async {
         let queue = target::connect(&manifest).await?;
-        Ok(queue.get(topic, id).await?)
+        let found = get::look_up(&queue, topic, id).await?;
+        if found.is_none() {
+            target::known_topic(&manifest, &queue, topic).await?;
+        }
+        Ok(found)
     })?;
-    match job {
-        Some(job) if job.dead.is_some() => get::show(topic, &job, *json),
-        Some(job) => Err(Failure::failed(
+    match found {
+        Some((job, life)) if job.dead.is_some() => get::show(topic, &job, &life, *json),
+        Some((job, _)) => Err(Failure::failed(
             format!("job {id} of {topic} is {}, not dead", job.state.word()),
             "show it with: duebox get",
         )),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use duebox_job::{JobId, TopicName, format_duration};
-use duebox_queue::{CurrentLease, Job};
+use duebox_queue::{CurrentLease, Job, Queue};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,12 +13,17 @@ use super::support::failure::Failure;
 use super::support::{output, target};
 use super::{Common, value};
 use crate::observe::printable;
+use crate::service::timeline::{Moment, Timeline};
+
+/// Characters of a reason in the timeline.
+const REASON_CHARS: usize = 80;
 
 /// Show a job in any state
 ///
 /// Shows its state, due time, payload, options, attempts and last error; the runner that has it and
-/// until when; how it died, or the result of its handler. The cost does not depend on the number of
-/// jobs.
+/// until when; how it died, or the result of its handler. The timeline has each moment of its life that
+/// Redis knows: with `runner.events` all attempts, otherwise the last one. The cost does not depend on
+/// the number of jobs.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,41 +46,63 @@ pub(super) struct GetArgs {
     json: bool,
 }
 
-/// A job; the JSON output.
+/// A job and its life; the JSON output.
 #[derive(Serialize)]
 struct JobView<'a> {
     topic: &'a str,
     #[serde(flatten)]
     job: &'a Job,
+    #[serde(flatten)]
+    life: &'a Timeline,
 }
 
 pub(super) fn get(common: &Common, args: &GetArgs) -> Result<ExitCode, Failure> {
     let manifest = common.load()?;
     let GetArgs { topic, id, json } = args;
-    let job = target::block_on(async {
+    let found = target::block_on(async {
         let queue = target::connect(&manifest).await?;
-        Ok(queue.get(topic, id).await?)
+        let found = look_up(&queue, topic, id).await?;
+        if found.is_none() {
+            target::known_topic(&manifest, &queue, topic).await?;
+        }
+        Ok(found)
     })?;
-    let Some(job) = job else {
+    let Some((job, life)) = found else {
         return Err(Failure::failed(
             format!("no job {id} is known in {topic}"),
             "it is done and was not kept, or was never pushed; duebox stats shows the topics",
         ));
     };
-    show(topic, &job, *json)
+    show(topic, &job, &life, *json)
+}
+
+/// A job and its life; none if the id is unknown.
+pub(super) async fn look_up(
+    queue: &Queue,
+    topic: &TopicName,
+    id: &JobId,
+) -> Result<Option<(Job, Timeline)>, Failure> {
+    let Some(job) = queue.get(topic, id).await? else { return Ok(None) };
+    let life = Timeline::read(queue, topic, &job).await?;
+    Ok(Some((job, life)))
 }
 
 /// Prints a job.
-pub(super) fn show(topic: &TopicName, job: &Job, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn show(
+    topic: &TopicName,
+    job: &Job,
+    life: &Timeline,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     if json {
-        output::print_json(&JobView { topic: topic.as_str(), job })?;
+        output::print_json(&JobView { topic: topic.as_str(), job, life })?;
     } else {
-        output::print(&output::fields(&describe(topic, job)))?;
+        output::print(&output::fields(&describe(topic, job, life)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(topic: &TopicName, job: &Job) -> Vec<(&'static str, String)> {
+fn describe(topic: &TopicName, job: &Job, life: &Timeline) -> Vec<(&'static str, String)> {
     let now = job.now_ms;
     let mut fields = vec![
         ("id", output::one_line(&job.id.to_string())),
@@ -105,9 +132,35 @@ fn describe(topic: &TopicName, job: &Job) -> Vec<(&'static str, String)> {
         add("by", Some(info(&done.info)));
         add("result", done.result.as_deref().map(bytes));
     }
+    add("trace", life.trace_id.clone());
+    add("pushed", Some(life.follow_ups.join("\n")).filter(|names| !names.is_empty()));
+    add("timeline", Some(timeline_lines(life).join("\n")).filter(|lines| !lines.is_empty()));
     add("held", job.held_until_ms.map(|ms| format!("until {}", moment(ms, now))));
     add("payload", job.payload.as_deref().map(bytes));
     fields
+}
+
+/// The life of a job, a line for each moment.
+pub(super) fn timeline_lines(life: &Timeline) -> Vec<String> {
+    let line = |moment: &Moment| {
+        let mut line = format!("{}  {}", output::time(moment.at_ms), moment.event);
+        if let Some(attempt) = moment.attempt {
+            line.push_str(&format!(", attempt {attempt}"));
+        }
+        if let Some(ms) = moment.wall_ms {
+            line.push_str(&format!(", {ms} ms"));
+        }
+        if let Some(runner) = &moment.runner {
+            line.push_str(&format!(" ({runner})"));
+        }
+        let why = [&moment.class, &moment.reason].into_iter().flatten().map(String::as_str);
+        let why = why.collect::<Vec<_>>().join(": ");
+        if !why.is_empty() {
+            line.push_str(&format!(": {}", output::first_line(&why, REASON_CHARS)));
+        }
+        output::one_line(&line)
+    };
+    life.timeline.iter().map(line).collect()
 }
 
 fn count(times: u32, what: &str) -> Option<String> {

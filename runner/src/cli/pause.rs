@@ -67,8 +67,9 @@ fn set(common: &Common, args: &TopicArgs, paused: bool) -> Result<ExitCode, Fail
     let manifest = common.load()?;
     let TopicArgs { topic, json } = args;
     let changed = target::block_on(async {
-        let queue = target::connect_to_topic(&manifest, topic).await?;
+        let queue = target::connect(&manifest).await?;
         target::known_topic(&manifest, &queue, topic).await?;
+        target::register(&manifest, &queue, topic).await?;
         Ok(if paused { queue.pause(topic).await? } else { queue.resume(topic).await? })
     })?;
     if *json {

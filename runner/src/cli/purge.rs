@@ -68,7 +68,7 @@ pub(super) fn purge(common: &Common, args: &PurgeArgs) -> Result<ExitCode, Failu
     }
     Err(Failure::failed(
         format!("{} jobs were not dead", result.none.len()),
-        "only dead jobs can be purged; cancel a waiting job with: duebox cancel",
+        "only dead jobs can be purged; cancel a live job with: duebox cancel",
     ))
 }
 

@@ -15,7 +15,7 @@ use crate::service::due::due;
 
 /// Change the due time of a waiting job
 ///
-/// Works on pending, ready, blocked and retry jobs. A running, done or dead job is not changed.
+/// Works on pending, ready, blocked and retry jobs. An unack, done or dead job is not changed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -94,6 +94,9 @@ fn set(common: &Common, job: &JobArgs, due: Due) -> Result<ExitCode, Failure> {
             Rescheduled::None => queue.get(topic, id).await?,
             _ => None,
         };
+        if found.is_none() && rescheduled == Rescheduled::None {
+            target::known_topic(&manifest, &queue, topic).await?;
+        }
         Ok((rescheduled, found))
     })?;
     let word = rescheduled.word();
@@ -110,7 +113,7 @@ fn set(common: &Common, job: &JobArgs, due: Due) -> Result<ExitCode, Failure> {
     }
     match rescheduled {
         Rescheduled::Leased => Err(Failure::failed(
-            format!("job {id} of {topic} is running; nothing was changed"),
+            format!("job {id} of {topic} is unack: a runner has it; nothing was changed"),
             "wait for its verdict, cancel it, or push its successor with --if-exists replace",
         )),
         Rescheduled::BadDue => Err(Failure::failed(

@@ -1,5 +1,6 @@
 //! `duebox stats`: job counts by topic and state, and handler statistics.
 
+pub(super) mod check;
 pub(super) mod handlers;
 mod history;
 
@@ -51,6 +52,9 @@ pub(super) struct TopicStats {
     pub(super) retry: u64,
     pub(super) dead: u64,
     pub(super) done: u64,
+    /// False if the manifest says that done jobs are not kept.
+    #[serde(skip)]
+    pub(super) keeps_done: bool,
     /// Acked jobs whose follow-ups are not all pushed yet.
     pub(super) outbox: u64,
     pub(super) paused: bool,
@@ -70,6 +74,10 @@ pub(super) fn stats(common: &Common, args: &StatsArgs) -> Result<ExitCode, Failu
     let manifest = common.load()?;
     target::block_on(async {
         let queue = target::connect(&manifest).await?;
+        if args.limits.check {
+            let snapshot = look(&queue, &manifest, &args.topics).await?;
+            return check::report(&snapshot, &manifest, &args.limits, args.json);
+        }
         if !args.watch {
             show(&look(&queue, &manifest, &args.topics).await?, args.json, 0)?;
             return Ok(ExitCode::SUCCESS);
@@ -146,6 +154,7 @@ fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> 
         retry,
         dead,
         done,
+        keeps_done: settings.is_none_or(|settings| !settings.done_retention.is_zero()),
         outbox,
         paused,
         late_ms,
@@ -183,8 +192,9 @@ fn table(topics: &[TopicStats]) -> String {
     let row = |topic: &TopicStats| {
         let mut row = vec![topic.topic.clone()];
         let &TopicStats { pending, ready, blocked, unack, retry, dead, done, .. } = topic;
-        let counts = [pending, ready, blocked, unack, retry, dead, done];
+        let counts = [pending, ready, blocked, unack, retry, dead];
         row.extend(counts.map(|count| count.to_string()));
+        row.push(if done > 0 || topic.keeps_done { done.to_string() } else { "-".to_owned() });
         row.push(duration(topic.late_ms));
         row.push(duration(topic.next_due_in_ms));
         row.push(notes(topic));
@@ -220,8 +230,17 @@ fn notes(topic: &TopicStats) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// An idle topic of pull consumers.
+    pub(in crate::cli) fn topic(name: &str) -> TopicStats {
+        TopicStats {
+            bound: true,
+            pulled: true,
+            ..topic_stats(&TopicName::new(name).unwrap(), None, &Depths::default())
+        }
+    }
 
     #[test]
     fn lateness_and_next_due_are_relative_to_the_clock_of_redis() {

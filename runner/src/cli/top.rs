@@ -1,4 +1,4 @@
-//! `duebox top`: `duebox stats` and `duebox dead`, live on a terminal, with actions.
+//! `duebox top`: `duebox stats`, `duebox list` and `duebox get`, live on a terminal, with actions.
 //!
 //! It queries Redis once a second and after each action. A separate thread reads the keyboard, so a
 //! slow Redis does not delay keys. Every action that changes something asks for confirmation.
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use duebox_queue::{DeadQuery, PageQuery, Queue, Requeued};
+use duebox_queue::{DeadQuery, JobQuery, Queue, Requeued};
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 use self::model::{Action, Model};
 use super::support::failure::Failure;
 use super::support::target;
-use super::{Common, stats};
+use super::{Common, get, stats};
 use crate::manifest::Manifest;
 
 /// Refresh interval.
@@ -29,14 +29,14 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 const KEYS_MAX: usize = 64;
 /// How often the keyboard thread checks whether it should stop.
 const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Dead jobs listed per topic, the latest first.
-const DEAD_MAX: usize = 200;
+/// Jobs listed of a topic and a state.
+const JOBS_MAX: usize = 200;
 
 /// Watch topics live, and act on them
 ///
-/// Shows each topic's job counts, rate, lateness, failures, module, and what blocks its jobs. Opens
-/// a topic's dead jobs with their details. Pauses, resumes and requeues after confirmation. Needs a
-/// terminal of at least 80 columns and 24 lines. Press ? for the keys.
+/// Shows each topic's job counts, rate, lateness, failures, module, and what blocks its jobs; the running
+/// daemons; the jobs of a topic by state, and one job with its timeline. Pauses, resumes and requeues after
+/// confirmation. Needs a terminal of at least 80 columns and 24 lines. Press ? for the keys.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -165,16 +165,14 @@ async fn perform(
             model.did(format!("requeued {} jobs, {} stay dead", many.requeued, many.exists));
         }
         Action::Details(topic, id) => {
-            let job = queue.get(&topic, &id).await?;
-            model.found(job);
+            model.found(get::look_up(queue, &topic, &id).await?);
             return Ok(());
         }
     }
     model.saw(stats::look(queue, manifest, &[]).await?);
-    if let Some(topic) = model.opened().cloned() {
-        let page = PageQuery { limit: DEAD_MAX, ..PageQuery::default() };
-        let dead = queue.list_dead(&topic, &DeadQuery { page, ..DeadQuery::default() }).await?;
-        model.saw_dead(dead.jobs);
+    if let Some((topic, state)) = model.listed() {
+        let query = JobQuery { limit: JOBS_MAX, ..JobQuery::new(state) };
+        model.saw_jobs(queue.list_state(&topic, &query).await?.jobs);
     }
     Ok(())
 }

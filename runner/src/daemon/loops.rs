@@ -11,7 +11,8 @@ use crate::background::{
     durability, limits, maintenance, poller, primaries, recovery, scheduler, wake_up_listener,
 };
 use crate::observe::supervision::{Supervision, TaskKind};
-use crate::report::status;
+use crate::report::daemon_load::LoadSource;
+use crate::report::status::{self, Reporter};
 
 /// Starts loops.
 struct Loops<'a> {
@@ -108,14 +109,16 @@ impl Supervisor {
             let watched = primaries::watch(queue.clone(), primary_outages);
             tokio::join!(recovery::run(queue, outage), watched);
         });
-        let handles = (
-            base,
-            (Arc::clone(&services.runner_id), api),
-            published.watched.subscribe(),
-            published.refused.subscribe(),
-        );
-        loops.keep(TaskKind::Status, handles, |((queue, outage), identity, watched, refused)| {
-            status::publish(queue, identity, watched, refused, outage)
+        let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
+        let reporter = Reporter {
+            runner_id: Arc::clone(&services.runner_id),
+            api,
+            load: LoadSource::new(slots, slots_max, services.queue.latency_stats()),
+        };
+        let handles =
+            (base, reporter, published.watched.subscribe(), published.refused.subscribe());
+        loops.keep(TaskKind::Status, handles, |((queue, outage), reporter, watched, refused)| {
+            status::publish(queue, reporter, watched, refused, outage)
         });
         let copies = Arc::clone(&services.copy_stats);
         loops.keep(TaskKind::Durability, copies, durability::run);

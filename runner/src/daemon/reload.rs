@@ -10,14 +10,22 @@ use crate::deploy::entry::entries;
 use crate::deploy::reload::Changes;
 use crate::manifest::{Manifest, ManifestError};
 use crate::observe::log;
+use crate::observe::log::follow::following;
 use crate::report::status::ManifestRefusal;
 
 impl Supervisor {
-    /// Applies what is valid, and logs what is not. False if nothing has changed.
+    /// Applies what is valid, and logs what is not; the lines share a `reload_id`. False if nothing has
+    /// changed.
     pub(super) async fn apply(&mut self, changes: Changes) -> bool {
         if !self.reloader.note(&changes) {
             return false;
         }
+        let id = format!("{:08x}", fastrand::u32(..));
+        following("reload_id", id, self.apply_noted(changes)).await;
+        true
+    }
+
+    async fn apply_noted(&mut self, changes: Changes) {
         match changes.manifest {
             None => {}
             Some(Err(error)) => self.refuse_manifest(&error),
@@ -28,7 +36,6 @@ impl Supervisor {
         self.deployments.deploy(changes.modules, manifest, evidence);
         self.bind_all().await;
         self.published.topic_discovery.restart_scan();
-        true
     }
 
     fn refuse_manifest(&mut self, error: &ManifestError) {

@@ -10,6 +10,7 @@ use axum::response::Response;
 use tracing::{debug, warn};
 
 use super::problem::{MEDIA_TYPE, Problem};
+use crate::observe::log::follow::following;
 
 /// The request id, in the request and in its response.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -27,8 +28,8 @@ pub(super) async fn exchange(mut request: Request, next: Next) -> Response {
     // Only the path is logged: a query may hold confidential data.
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.headers_mut().insert(REQUEST_ID, id.clone());
-    let mut answer = next.run(request).await;
     let request_id = id.to_str().unwrap_or_default();
+    let mut answer = following("request_id", request_id, next.run(request)).await;
     let problem = problem_of(&mut answer);
     let status = problem.as_ref().map_or_else(|| answer.status(), Problem::status);
     let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);

@@ -10,6 +10,7 @@ use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{MEDIA_TYPE, Problem};
 use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
+use crate::service::timeline::Moment;
 
 /// The document without the routes.
 #[derive(utoipa::OpenApi)]
@@ -18,7 +19,7 @@ use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
         title = "Duebox",
         description = "Push, pull and manage background jobs. Errors are problem documents (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
     ),
-    components(schemas(Problem, JobOptions, IfExistsWord, DurationText)),
+    components(schemas(Problem, JobOptions, IfExistsWord, DurationText, Moment)),
     tags(
         (name = "jobs", description = "Push, inspect, reschedule and cancel jobs"),
         (name = "consumers", description = "Pull due jobs and settle them"),

@@ -8,6 +8,7 @@ use duebox_job::{FailureClass, JobId, TopicName};
 use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Settled, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tracing::debug;
 
 use super::body_memory::BodyMemory;
 use super::problem::{Problem, UNKNOWN_TOPIC};
@@ -23,6 +24,9 @@ use crate::observe::sick_topics::SickTopics;
 use crate::observe::supervision::Supervision;
 use crate::observe::traces::{IncomingContext, Traces};
 use crate::report::status::AllWatched;
+
+/// At most this many jobs of a push have a log line of their own, at level debug.
+const LOGGED_MAX: usize = 20;
 
 /// The shared state; cheap to clone.
 #[derive(Clone)]
@@ -95,6 +99,10 @@ impl ServerState {
         };
         self.traces.end_push(pushing, topic, &jobs, failed);
         let words = answer?;
+        for (job, word) in jobs.iter().zip(&words).take(LOGGED_MAX) {
+            // The line also has the id of the request.
+            debug!(%topic, job_id = %job.id, result = word.word(), "pushed by HTTP");
+        }
         let stored = words.iter().filter(|word| word.is_stored()).count();
         self.push_counters.record(Source::Http, stored);
         let stored = jobs.iter().zip(&words).filter(|(_, word)| word.is_stored());
@@ -150,13 +158,16 @@ impl Deref for ServerState {
     }
 }
 
-/// Refuses a topic that neither the manifest nor Redis knows.
+/// Refuses a topic that neither the manifest names nor Redis knows. A name that only matches a pattern is
+/// unknown until a job is pushed to it: it may be a typo.
 pub(super) async fn known(server: &ServerState, name: &TopicName) -> Result<(), Problem> {
     let manifest = server.manifest();
-    if manifest.topic_for(name).is_some() || server.queue.is_registered(name).await? {
+    if manifest.topics.contains_key(name) || server.queue.has_topic(name).await? {
         return Ok(());
     }
-    Err(unknown_topic(&manifest, name))
+    // For the remedy only.
+    let in_redis = server.sick_topics.known_topics(&server.queue).await.unwrap_or_default();
+    Err(unknown(name, manifest.topics.keys().chain(&in_redis)))
 }
 
 /// The settings of a topic in the manifest.
@@ -164,11 +175,16 @@ pub(super) fn settings<'m>(manifest: &'m Manifest, name: &TopicName) -> Result<&
     manifest.topic_for(name).ok_or_else(|| unknown_topic(manifest, name))
 }
 
-/// The error for an unknown topic.
+/// The error for a topic that the manifest does not have.
 pub(super) fn unknown_topic(manifest: &Manifest, name: &TopicName) -> Problem {
-    let remedy = match nearest(name.as_str(), manifest.topics.keys().map(TopicName::as_str)) {
+    unknown(name, manifest.topics.keys())
+}
+
+/// The error for an unknown topic; it names the nearest known one.
+fn unknown<'t>(name: &TopicName, known: impl Iterator<Item = &'t TopicName>) -> Problem {
+    let remedy = match nearest(name.as_str(), known.map(TopicName::as_str)) {
         Some(like) => format!("did you mean {like}? GET /v1/topics lists the topics"),
         None => "add it to the manifest; GET /v1/topics lists the topics".to_owned(),
     };
-    Problem::new(UNKNOWN_TOPIC, format!("the manifest has no topic {name}"), remedy).of("topic")
+    Problem::new(UNKNOWN_TOPIC, format!("there is no topic {name}"), remedy).of("topic")
 }

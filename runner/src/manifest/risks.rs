@@ -1,7 +1,8 @@
-//! Warnings about risky settings of a valid manifest: grants that allow more than they seem to, and limits
-//! that contradict each other. A warning has a place in the file and does not refuse the manifest.
+//! Warnings about risky settings of a valid manifest: grants that allow more than they seem to, limits that
+//! contradict each other, and settings that can never work. A warning has a place in the file and does not refuse the manifest.
 
 mod folders;
+mod futile;
 mod network;
 
 use std::ops::Range;
@@ -15,7 +16,7 @@ use super::reader::ManifestReader;
 use super::section::{Section, Value};
 use super::topic::Topic;
 
-/// Records the risks of every topic that has a handler.
+/// Records the risks of every topic.
 pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
     let reader = root.reader();
     if reader.has_problems() || !reader.environment().runs_handlers() {
@@ -25,12 +26,17 @@ pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
     let defaults = root.table("defaults");
     for (name, written) in root.table("topics").into_iter().flatten() {
         let name = name.get_ref().as_ref();
-        let Some(topic) = topic_of(manifest, name).filter(|topic| topic.handler.is_some()) else {
-            continue;
-        };
+        let Some(topic) = topic_of(manifest, name) else { continue };
         let tables = [written.get_ref().as_table(), defaults];
         let risks = Risks { reader, name, topic, tables };
+        if topic.handler.is_none() {
+            risks.check_pull_lease();
+            continue;
+        }
         risks.check_network();
+        risks.check_private_origins();
+        risks.check_push_targets(manifest);
+        risks.check_ttr(manifest.runner.drain_timeout);
         risks.check_folders(&private);
         risks.check_push();
         risks.check_warm();

@@ -11,7 +11,9 @@ use super::keys::{SCHEDULE, nearest};
 use super::section::Section;
 use super::topic_table::LONGEST;
 use super::topics::Topics;
-use crate::schedule::{EVERY_RANGE, Missed, Schedule, ScheduleError, When, check_name, zones};
+use crate::schedule::{
+    EVERY_RANGE, Missed, Schedule, ScheduleError, When, check_name, check_zone, zones,
+};
 
 /// The most schedules of a manifest.
 const SCHEDULES_MAX: usize = 1_000;
@@ -130,34 +132,42 @@ fn read_when(section: &Section<'_>, at: std::ops::Range<usize>) -> Option<When> 
             every.map(When::Every)
         }
         (Some(_), None) => {
-            if section.value("tz").is_some() && zone.is_none() {
-                return None;
-            }
-            read_cron(section, &cron?, zone.as_deref().unwrap_or("UTC"))
+            // A zone that is no text was refused.
+            let has_zone = section.value("tz").is_none() || zone.is_some();
+            let zone = zone.as_deref().unwrap_or("UTC");
+            let when = read_cron(section, cron.as_deref(), zone);
+            when.filter(|_| has_zone)
         }
     }
 }
 
-fn read_cron(section: &Section<'_>, line: &str, zone: &str) -> Option<When> {
-    let error = match When::cron(line, zone) {
-        Ok(when) => return Some(when),
-        Err(error) => error,
-    };
-    let (key, hint) = match &error {
-        ScheduleError::Zone(zone) => (
-            "tz",
-            match nearest(zone, zones().iter().map(String::as_str)) {
+/// Checks the zone also if the line is invalid, so that both problems are reported.
+fn read_cron(section: &Section<'_>, line: Option<&str>, zone: &str) -> Option<When> {
+    let reader = section.reader();
+    let zone = match check_zone(zone) {
+        Ok(()) => Some(zone),
+        Err(error) => {
+            let hint = match nearest(zone, zones().iter().map(String::as_str)) {
                 Some(like) => format!("did you mean {like:?}?"),
                 None => "write a name such as \"Europe/Berlin\" or \"UTC\"".to_owned(),
-            },
-        ),
-        ScheduleError::NeverFires(_) => {
-            ("cron", "choose a day that exists; \"L\" is the last day of the month".to_owned())
+            };
+            reader.refuse(section.value_at("tz"), format!("`tz`: {error}"), hint);
+            None
         }
-        _ => ("cron", "write it as \"0 3 * * *\": minute, hour, day, month, weekday".to_owned()),
     };
-    section.reader().refuse(section.value_at(key), format!("`{key}`: {error}"), hint);
-    None
+    match When::cron(line?, zone.unwrap_or("UTC")) {
+        Ok(when) => zone.map(|_| when),
+        Err(error) => {
+            let hint = match &error {
+                ScheduleError::NeverFires(_) => {
+                    "choose a day that exists; \"L\" is the last day of the month"
+                }
+                _ => "write it as \"0 3 * * *\": minute, hour, day, month, weekday",
+            };
+            reader.refuse(section.value_at("cron"), format!("`cron`: {error}"), hint);
+            None
+        }
+    }
 }
 
 /// The payload, at most as long as the topic allows.

@@ -22,6 +22,10 @@ pub struct AttemptRecord {
     pub cost: Cost,
     /// How long after its due time it started.
     pub late: Duration,
+    /// The number of attempts that the job has, if it failed.
+    pub max_attempts: Option<u32>,
+    /// How long after its verdict the next attempt is due, if there is one.
+    pub next_in: Option<Duration>,
     /// When it started; for an attempt without a run, when it was refused.
     pub started_at: Instant,
     /// Its span and the spans of its host calls, if it is traced.
@@ -41,6 +45,8 @@ impl AttemptRecord {
             digest: None,
             cost,
             late,
+            max_attempts: None,
+            next_in: None,
             started_at,
             traced: None,
             is_routine: false,

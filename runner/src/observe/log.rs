@@ -5,6 +5,7 @@
 //! [`Telemetry::dropped_lines`].
 
 pub mod attempt_log;
+pub mod follow;
 pub mod handler_log;
 mod json_writer;
 pub mod line_writer;
@@ -25,6 +26,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use self::follow::FollowWriter;
 use self::json_writer::JsonWriter;
 use self::line_writer::LineWriter;
 use super::printable::OneLine;
@@ -167,10 +169,12 @@ fn writer_for(format: LogFormat, stderr: NonBlocking) -> LineLayer {
     };
     let layer = tracing_subscriber::fmt::layer();
     if human {
-        let layer = layer.with_writer(stderr).compact().with_ansi(colours_wanted());
+        let lines = move || FollowWriter { lines: stderr.clone(), is_json: false };
+        let layer = layer.with_writer(lines).compact().with_ansi(colours_wanted());
         layer.fmt_fields(one_line_fields()).boxed()
     } else {
-        let layer = layer.with_writer(move || JsonWriter(stderr.clone())).json();
+        let lines = move || FollowWriter { lines: JsonWriter(stderr.clone()), is_json: true };
+        let layer = layer.with_writer(lines).json();
         layer.flatten_event(true).with_current_span(false).with_span_list(false).boxed()
     }
 }

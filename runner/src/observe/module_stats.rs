@@ -22,6 +22,8 @@ const DIGESTS_MAX: usize = 8;
 #[serde(default)]
 pub struct Sums {
     /// Ended attempts.
+    pub attempts: u64,
+    /// The same under its earlier name, which programs may read until 0.2.
     pub jobs: u64,
     /// Acked attempts.
     pub acked: u64,
@@ -101,6 +103,13 @@ impl ModuleStats {
         total
     }
 
+    /// The ended attempts of all modules.
+    pub fn attempts(&self) -> u64 {
+        let sums_by_module = self.sums_by_module();
+        let recent: u64 = sums_by_module.by_digest.iter().map(|(_, sums)| sums.attempts).sum();
+        recent.saturating_add(sums_by_module.older.attempts)
+    }
+
     fn sums_by_module(&self) -> MutexGuard<'_, SumsByModule> {
         self.0.lock()
     }
@@ -127,6 +136,7 @@ impl SumsByModule {
 impl Sums {
     /// Adds an attempt.
     fn add(&mut self, outcome: &Outcome, cost: &Cost) {
+        raise(&mut self.attempts, 1);
         raise(&mut self.jobs, 1);
         match outcome {
             Outcome::Acked => raise(&mut self.acked, 1),
@@ -150,21 +160,22 @@ impl Sums {
 
     /// The failure rate, 0 to 1; 0 without attempts.
     pub fn failed_part(&self) -> f64 {
-        self.failed as f64 / self.jobs.max(1) as f64
+        self.failed as f64 / self.attempts.max(1) as f64
     }
 
     /// The mean wall time.
     pub fn wall_mean(&self) -> Duration {
-        self.wall.div_f64(self.jobs.max(1) as f64)
+        self.wall.div_f64(self.attempts.max(1) as f64)
     }
 
     /// The mean CPU time.
     pub fn cpu_mean(&self) -> Duration {
-        self.cpu.div_f64(self.jobs.max(1) as f64)
+        self.cpu.div_f64(self.attempts.max(1) as f64)
     }
 
     /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
+        raise(&mut self.attempts, other.attempts);
         raise(&mut self.jobs, other.jobs);
         raise(&mut self.acked, other.acked);
         raise(&mut self.failed, other.failed);
@@ -230,7 +241,7 @@ mod tests {
         stats.record_runs([(digest(2), &failed(FailureClass::Nack), &cost(1, 1))]);
         stats.record_runs([(digest(2), &Outcome::HostFault("no room".into()), &cost(99, 99))]);
         let one = stats.of(digest(1));
-        assert_eq!((one.jobs, one.acked, one.failed), (2, 1, 1));
+        assert_eq!((one.attempts, one.jobs, one.acked, one.failed), (2, 2, 1, 1));
         assert_eq!(one.classes, BTreeMap::from([(FailureClass::Trap, 1)]));
         assert_eq!((one.wall, one.wall_max, one.memory_peak, one.fuel), (8 * MS, 5 * MS, 10, 14));
         let two = stats.of(digest(2));
@@ -272,5 +283,6 @@ mod tests {
         assert_eq!(kept[..2], [digest(9), digest(1)]);
         assert_eq!(stats.of(digest(2)), Sums::default());
         assert_eq!((stats.of(digest(1)).jobs, stats.total().jobs), (2, 10));
+        assert_eq!(stats.attempts(), 10);
     }
 }

@@ -7,7 +7,7 @@
 mod depths;
 mod modules;
 mod page;
-mod process;
+pub(super) mod process;
 mod redis;
 mod runner;
 mod text;

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use duebox_job::CountedDurations;
 use duebox_queue::Queue;
 use duebox_sandbox::Digest;
 use jiff::Timestamp;
@@ -17,17 +18,22 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
+use super::daemon_load::{DaemonLoad, LoadSource};
+use super::lateness::RecentLateness;
+pub use super::manifest_refusal::ManifestRefusal;
 use crate::deploy::binding::{self, Bound, CanaryHandler};
 use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::history::{History, HistoryEvent};
-use crate::manifest::{ManifestError, percent};
+use crate::manifest::percent;
 use crate::observe::counters::Counters;
 use crate::observe::module_stats::{ModuleStats, Sums};
 use crate::observe::recent_attempts::RecentAttempts;
 use crate::redis_host::outage::Outage;
 
 /// How often changes are detected.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// The shortest time between two reports of new attempts.
+const ATTEMPTS_EVERY: Duration = Duration::from_secs(1);
 /// How often the report is renewed without a change.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// The bytes of a report for each second between reports of new attempts. A report of some topics is
@@ -35,8 +41,6 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: usize = 16 << 10;
 /// Maximum number of topics in a report; further topics are counted. A topic takes about 500 bytes.
 const TOPICS_MAX: usize = 1_000;
-/// Maximum size of a manifest problem in a report, in bytes.
-const PROBLEM_BYTES_MAX: usize = 1 << 10;
 /// Maximum number of events of all topics together; beyond it, each topic reports only its last
 /// event. An event takes about 130 bytes, plus up to 1 KiB for its reason.
 const EVENTS_MAX: usize = 2_000;
@@ -62,23 +66,12 @@ pub struct Status {
     /// Number of further topics.
     #[serde(default)]
     pub more_topics: usize,
+    /// What it has and uses now.
+    #[serde(default)]
+    pub load: DaemonLoad,
     /// Set while the current manifest file is refused and the previous manifest is in use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub manifest_refused: Option<ManifestRefusal>,
-}
-
-/// A manifest that was refused at a reload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ManifestRefusal {
-    /// Since when the file has been invalid, unix ms by the daemon's clock.
-    pub since_ms: u64,
-    /// The first problem: one line, at most 1 KiB.
-    pub problem: String,
-    /// Line of the problem, from 1; `None` if it has no line.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub line: Option<usize>,
-    /// Total number of problems.
-    pub problems: usize,
 }
 
 /// A topic with a handler, or an entry of the manifest without a valid module.
@@ -104,6 +97,10 @@ pub struct TopicStatus {
     /// The breaker, if it is not closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub breaker: Option<BreakerStatus>,
+    /// The 99th percentile of how late its attempts started in the last minute, at most, in ms; `None` if
+    /// none has started.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late_p99_ms: Option<f64>,
     /// The modules that ran its jobs, at most eight, the most recent first.
     pub modules: Vec<ModuleStatus>,
     /// Totals, including modules that are no longer listed.
@@ -171,6 +168,17 @@ pub struct Serving {
     pub breaker: Arc<Breaker>,
 }
 
+/// The daemon that reports.
+#[derive(Clone)]
+pub struct Reporter {
+    /// Its unique id.
+    pub runner_id: Arc<str>,
+    /// The address of its API; `None` without one.
+    pub api: Option<SocketAddr>,
+    /// Its load.
+    pub load: LoadSource,
+}
+
 /// All topics to report, sorted by name.
 pub type AllWatched = Arc<[Watched]>;
 
@@ -196,10 +204,10 @@ struct TopicChanges {
     events: u64,
 }
 
-/// Publishes the report of a runner with this id and API address until the sender is dropped.
+/// Publishes the report of a daemon until the sender is dropped.
 pub async fn publish(
     queue: Queue,
-    (runner_id, api): (Arc<str>, Option<SocketAddr>),
+    mut reporter: Reporter,
     mut topics: watch::Receiver<AllWatched>,
     refused: watch::Receiver<Option<ManifestRefusal>>,
     outage: Arc<Outage>,
@@ -208,6 +216,7 @@ pub async fn publish(
     let mut tick = tokio::time::interval(CHECK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_refused = false;
+    let mut lateness = RecentLateness::new(Instant::now());
     let mut published: Option<Published> = None;
     loop {
         tick.tick().await;
@@ -222,13 +231,13 @@ pub async fn publish(
             continue;
         }
         let at = Instant::now();
-        let mut status = Status::new(&runner_id, started_at_ms, &watched);
-        status.api = api;
+        let mut status = Status::new(&mut reporter, started_at_ms, &watched, &lateness);
+        lateness.rotate(at, watched.iter().filter_map(Watched::lateness));
         status.manifest_refused.clone_from(&changes.1);
         // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
         let report = Published { at, changes, attempts, bytes: json.len() };
-        match queue.publish_status(&runner_id, &json).await {
+        match queue.publish_status(&reporter.runner_id, &json).await {
             Ok(()) => {
                 published = Some(report);
                 is_refused = false;
@@ -250,6 +259,7 @@ impl Published {
     fn is_current(&self, changes: &Changes, attempts: u64) -> bool {
         let elapsed = self.at.elapsed();
         let by_size = Duration::from_secs((self.bytes / BYTES_PER_SECOND) as u64);
+        let by_size = by_size.max(ATTEMPTS_EVERY);
         let has_new_attempts = attempts != self.attempts;
         elapsed < RENEW_EVERY
             && self.changes == *changes
@@ -258,37 +268,29 @@ impl Published {
 }
 
 impl Status {
-    fn new(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
+    fn new(
+        reporter: &mut Reporter,
+        started_at_ms: u64,
+        watched: &[Watched],
+        lateness: &RecentLateness,
+    ) -> Self {
         let mut events_left = EVENTS_MAX;
-        let topics =
-            watched.iter().take(TOPICS_MAX).map(|watched| watched.status(&mut events_left));
+        let topics = watched.iter().take(TOPICS_MAX).map(|watched| {
+            let p99 = watched.lateness().and_then(|(topic, late)| lateness.p99(topic, &late));
+            let late_p99_ms = p99.map(|p99| p99.as_micros() as f64 / 1_000.0);
+            TopicStatus { late_p99_ms, ..watched.status(&mut events_left) }
+        });
         Self {
-            runner: runner_id.to_owned(),
+            runner: reporter.runner_id.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            api: None,
+            api: reporter.api,
+            load: reporter.load.read(),
             started_at_ms,
             told_at_ms: now_ms(),
             topics: topics.collect(),
             more_topics: watched.len().saturating_sub(TOPICS_MAX),
             manifest_refused: None,
-        }
-    }
-}
-
-impl ManifestRefusal {
-    /// The refusal of a manifest now; `before` is the previous refusal, if no valid manifest came
-    /// since.
-    pub fn of(error: &ManifestError, before: Option<&Self>) -> Self {
-        let problems = error.problems();
-        let first = problems.first();
-        let line = first.map_or("", |first| first.message.lines().next().unwrap_or_default());
-        let end = line.floor_char_boundary(PROBLEM_BYTES_MAX);
-        Self {
-            since_ms: before.map_or_else(now_ms, |before| before.since_ms),
-            problem: line[..end].to_owned(),
-            line: first.and_then(|first| first.line),
-            problems: problems.len(),
         }
     }
 }
@@ -302,7 +304,12 @@ impl Watched {
 
     /// How many attempts of its jobs have ended.
     fn attempts(&self) -> u64 {
-        self.serving.as_ref().map_or(0, |serving| serving.module_stats.total().jobs)
+        self.serving.as_ref().map_or(0, |serving| serving.module_stats.attempts())
+    }
+
+    /// Its name, and how late its attempts started.
+    fn lateness(&self) -> Option<(&str, CountedDurations)> {
+        Some((&self.topic, self.serving.as_ref()?.counters.late.counted()))
     }
 
     fn changes(&self) -> TopicChanges {
@@ -338,6 +345,7 @@ impl Watched {
             withdrawn: self.withdrawn.map(hex),
             history,
             breaker: serving.and_then(|serving| BreakerStatus::of(serving.breaker.state())),
+            late_p99_ms: None,
             modules: modules.into_iter().map(module).collect(),
             total: serving.map(|serving| serving.module_stats.total()).unwrap_or_default(),
         }
@@ -367,7 +375,7 @@ impl BreakerStatus {
     }
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 

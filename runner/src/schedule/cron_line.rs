@@ -44,8 +44,7 @@ impl CronLine {
             line: line.to_owned(),
             reason: reason_of(line, &error),
         })?;
-        let found = TimeZone::get(zone).ok().filter(|found| !found.is_unknown());
-        let zone = found.ok_or_else(|| ScheduleError::Zone(zone.to_owned()))?;
+        let zone = find_zone(zone)?;
         let cron = Self { line: line.trim().to_owned(), cron, zone };
         match cron.search(ASKED_FROM, false) {
             Some(_) => Ok(cron),
@@ -85,6 +84,20 @@ impl fmt::Display for CronLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.line, self.zone.iana_name().unwrap_or("UTC"))
     }
+}
+
+/// A zone of the IANA database.
+fn find_zone(name: &str) -> Result<TimeZone, ScheduleError> {
+    let found = TimeZone::get(name).ok().filter(|found| !found.is_unknown());
+    found.ok_or_else(|| ScheduleError::Zone(name.to_owned()))
+}
+
+/// Checks the name of a time zone.
+///
+/// # Errors
+/// [`ScheduleError::Zone`] if it is unknown.
+pub fn check_zone(name: &str) -> Result<(), ScheduleError> {
+    find_zone(name).map(drop)
 }
 
 /// The names of all time zones.

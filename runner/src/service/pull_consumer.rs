@@ -257,6 +257,8 @@ impl Consumer<'_> {
             snoozes,
             digest: None,
             wall: Duration::ZERO,
+            runner: "",
+            started_at_ms: None,
         }
     }
 

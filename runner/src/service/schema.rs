@@ -4,7 +4,7 @@ use utoipa::openapi::schema::{
     AdditionalProperties, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType,
     Type,
 };
-use utoipa::openapi::{Ref, RefOr};
+use utoipa::openapi::{ArrayBuilder, Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 /// A topic's name.
@@ -156,6 +156,9 @@ fn shown_job() -> ObjectBuilder {
         .property("done", done)
         .property("held_until_ms", whole())
         .property("now_ms", whole())
+        .property("trace_id", text().description(Some("the trace of its push")))
+        .property("follow_ups", ArrayBuilder::new().items(text()).description(Some("topic/id")))
+        .property("timeline", ArrayBuilder::new().items(Ref::from_schema_name("JobMoment")))
         .required("topic")
         .required("id")
         .required("state")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use duebox_job::{Backoff, FailureClass, JobId, Options, Priority, TopicName, parse_duration};
-use duebox_queue::Cursor;
+use duebox_queue::{Cursor, JobState, ListCursor};
 
 /// Why a value is invalid, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,19 @@ pub(crate) fn cursor(text: &str) -> Result<Cursor, String> {
     text.parse().map_err(|error: duebox_queue::CursorError| error.to_string())
 }
 
+/// A state whose jobs are listed.
+pub(crate) fn state(text: &str) -> Result<JobState, String> {
+    let found = JobState::LISTED.into_iter().find(|state| state.word() == text);
+    found.ok_or_else(|| {
+        let words = JobState::LISTED.map(JobState::word).join(", ");
+        format!("{text:?} is not a state; choose one of {words}")
+    })
+}
+
+pub(crate) fn list_cursor(text: &str) -> Result<ListCursor, String> {
+    text.parse().map_err(|error: duebox_queue::ListCursorError| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +137,8 @@ mod tests {
         assert_eq!(class("trap"), Ok(FailureClass::Trap));
         assert!(class("sneeze").unwrap_err().contains("bad_verdict"));
         assert_eq!(priority("low"), Ok(Priority::Low));
+        assert_eq!(state("unack"), Ok(JobState::Unack));
+        assert!(state("running").unwrap_err().contains("pending, ready, blocked, unack, retry"));
         assert!(priority("urgent").unwrap_err().contains("high, normal or low"));
     }
 }

@@ -127,14 +127,15 @@ impl Worker {
     fn settle_unrun(&mut self, lease: Lease, binding: &Binding, attempt: u32, reason: String) {
         let class = FailureClass::BadOptions;
         let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
-        let (topic, digest, wall) = (&binding.topic, None, Duration::ZERO);
         let ended = EndedAttempt {
-            topic,
+            topic: &binding.topic,
             options: None,
             number: attempt,
             snoozes: lease.snoozes,
-            digest,
-            wall,
+            digest: None,
+            wall: Duration::ZERO,
+            runner: &self.parts.services.runner_id,
+            started_at_ms: None,
         };
         let verdict = ended.verdict(&outcome, AttemptOutput::default());
         let record = AttemptRecord::not_run(lease.id.clone(), attempt, outcome);

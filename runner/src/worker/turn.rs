@@ -91,6 +91,7 @@ impl Worker {
         let traced = ended.output.traced.take();
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
+        let mut max_attempts = None;
         let verdict = if is_fault && held.interrupt.reason().is_some() {
             // The runner interrupted it, not the job's own limits: another runner may have it at once.
             Verdict::Release { delay: Duration::ZERO }
@@ -102,8 +103,11 @@ impl Worker {
                 snoozes: held.lease.snoozes,
                 digest,
                 wall: ended.cost.wall,
+                runner: &self.parts.services.runner_id,
+                started_at_ms: self.clock.us_at(ended.started_at).map(|us| us / 1_000),
             };
             self.unsettled.follow_ups |= !ended.output.follow_ups.is_empty();
+            max_attempts = Some(attempt.max_attempts());
             attempt.verdict(&ended.outcome, ended.output)
         };
         let record = AttemptRecord {
@@ -113,6 +117,8 @@ impl Worker {
             digest,
             cost: ended.cost,
             late: self.clock.late(held.lease.due_at_ms, ended.started_at),
+            max_attempts,
+            next_in: next_in(&verdict),
             started_at: ended.started_at,
             traced,
             is_routine: false,
@@ -275,9 +281,12 @@ impl Worker {
 
     fn log_reclaimed(&self, id: &JobId, became: Settled) {
         let topic = self.parts.shard.topic();
-        if matches!(became, Settled::Dead | Settled::Discarded) {
+        if became == Settled::Dead {
+            error!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
+                "job dead: its runners died or lost the lease as often as max_crashes allows");
+        } else if became == Settled::Discarded {
             warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
-                "job {}: its runners died or lost the lease as often as max_crashes allows", became.word());
+                "job discarded: its runners died or lost the lease as often as max_crashes allows");
         } else {
             info!(%topic, job_id = %id, settled = became.word(),
                 "reclaimed: its runner died or lost the lease; no attempt is spent");
@@ -319,6 +328,14 @@ impl Worker {
         self.retry = outage::next_retry(self.retry).min(self.retry_max());
         self.not_before = now + self.retry;
         self.look.at = self.look.at.min(self.not_before);
+    }
+}
+
+/// How long after a verdict the next attempt is due, if the verdict asks for one.
+fn next_in(verdict: &Verdict) -> Option<Duration> {
+    match verdict {
+        Verdict::Nack { delay, .. } | Verdict::Snooze { delay, .. } => Some(*delay),
+        _ => None,
     }
 }
 

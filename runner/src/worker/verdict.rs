@@ -13,6 +13,9 @@ use crate::manifest::Topic;
 /// The delay before the next try after a host fault.
 const FAULT_DELAY: Duration = Duration::from_millis(100);
 
+/// At most this many follow-ups are named in what a done job keeps.
+const FOLLOW_UPS_NAMED: usize = 20;
+
 /// An attempt that is over.
 pub struct EndedAttempt<'a> {
     /// The settings of the job's topic.
@@ -27,6 +30,10 @@ pub struct EndedAttempt<'a> {
     pub digest: Option<Digest>,
     /// How long it ran; zero if unknown.
     pub wall: Duration,
+    /// The runner that ran it; empty if none did.
+    pub runner: &'a str,
+    /// When it started, unix ms by the clock of Redis.
+    pub started_at_ms: Option<u64>,
 }
 
 impl EndedAttempt<'_> {
@@ -53,7 +60,7 @@ impl EndedAttempt<'_> {
         }
         Verdict::Finish(Finish {
             unique_for: *unique_for,
-            info: keeps.then(|| self.info(self.digest_text().as_deref()).to_json()),
+            info: keeps.then(|| self.info_of_done(&output)),
             result: output.result.filter(|_| keeps),
             follow_ups: output.follow_ups,
         })
@@ -100,13 +107,23 @@ impl EndedAttempt<'_> {
         self.digest.map(|digest| digest.to_string())
     }
 
-    fn info<'a>(&self, digest: Option<&'a str>) -> LastAttempt<'a> {
+    fn info<'a>(&'a self, digest: Option<&'a str>) -> LastAttempt<'a> {
         LastAttempt {
             attempt: Some(self.number),
             digest,
+            runner: self.runner,
+            started_at_ms: self.started_at_ms,
             wall_ms: (!self.wall.is_zero()).then_some(self.wall.as_micros() as f64 / 1_000.0),
             ..LastAttempt::default()
         }
+    }
+
+    fn info_of_done(&self, output: &AttemptOutput) -> String {
+        let digest = self.digest_text();
+        let named = output.follow_ups.iter().take(FOLLOW_UPS_NAMED);
+        let follow_ups: Vec<String> =
+            named.map(|follow_up| format!("{}/{}", follow_up.topic, follow_up.id)).collect();
+        LastAttempt { follow_ups: &follow_ups, ..self.info(digest.as_deref()) }.to_json()
     }
 
     /// What is known of a failure. Only a failure that may be the last one keeps its trace and log.

@@ -75,6 +75,39 @@ impl Queue {
         replies.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
+    /// The events of one job among the newest ones, the oldest first. It looks at `looks_max` events at most,
+    /// 1,000 in a call.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis did not reply or refused.
+    pub async fn events_of(
+        &self,
+        topic: &TopicName,
+        id: &JobId,
+        looks_max: usize,
+    ) -> Result<Vec<StoredEvent>, QueueError> {
+        let id = id.to_string();
+        let is_of_job =
+            |event: &StoredEvent| event.field("id") == id && event.field("topic") == topic.as_str();
+        let (mut found, mut to, mut left) = (Vec::new(), "+".to_owned(), looks_max);
+        while left > 0 {
+            let count = left.min(BATCH_MAX);
+            let mut range = redis::cmd("XREVRANGE");
+            range.arg(self.keys.events_key()).arg(&to).arg("-").arg("COUNT").arg(count);
+            let page = entries(script::run_one_safe(&self.connection, range).await?)?;
+            let is_last = page.len() < count;
+            left -= count;
+            let Some(oldest) = page.last() else { break };
+            to = format!("({}", oldest.id);
+            found.extend(page.into_iter().filter(is_of_job));
+            if is_last {
+                break;
+            }
+        }
+        found.reverse();
+        Ok(found)
+    }
+
     fn append_event(&self, event: &Event, keep: u32) -> Cmd {
         let mut add = redis::cmd("XADD");
         add.arg(self.keys.events_key()).arg("MAXLEN").arg("~").arg(keep).arg("*");

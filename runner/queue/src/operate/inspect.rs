@@ -56,6 +56,11 @@ const TIMED: [&str; 2] = ["pending", "retry"];
 /// Commands that [`Queue::depths`] sends for one topic.
 const DEPTH_COMMANDS: usize = COUNTED.len() + READY_RANGES.len() + TIMED.len() + 2;
 
+/// The keys of which a topic with a job, a past or settings has one.
+const TOPIC_KEYS: [&str; 11] = [
+    "meta", "jobs", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "outbox", "kv",
+];
+
 impl Queue {
     /// All topics in `duebox:topics`, by name. Invalid names are left out.
     ///
@@ -102,6 +107,22 @@ impl Queue {
             Err(error) if error.is_of_topic() => Ok(false),
             reply => Ok(count(&reply?)? > 0),
         }
+    }
+
+    /// True if Redis knows a topic: it is registered, or a plain producer has pushed to it.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis did not reply or refused.
+    pub async fn has_topic(&self, topic: &TopicName) -> Result<bool, QueueError> {
+        if self.is_registered(topic).await? {
+            return Ok(true);
+        }
+        let mut exists = redis::cmd("EXISTS");
+        let keys = self.keys.of_first(topic);
+        for name in TOPIC_KEYS {
+            exists.arg(keys.key(name));
+        }
+        Ok(count(&script::run_one_safe(&self.connection, exists).await?)? > 0)
     }
 
     /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come. A

@@ -30,6 +30,17 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// The states whose jobs are listed: all but [`JobState::Held`], in the order of a job's life.
+    pub const LISTED: [Self; 7] = [
+        Self::Pending,
+        Self::Ready,
+        Self::Blocked,
+        Self::Unack,
+        Self::Retry,
+        Self::Dead,
+        Self::Done,
+    ];
+
     /// The word for it in replies, logs and JSON.
     pub fn word(self) -> &'static str {
         match self {

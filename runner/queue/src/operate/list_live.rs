@@ -75,15 +75,21 @@ fn read(state: JobState, reply: Value) -> Result<Vec<LiveJob>, QueueError> {
     let mut jobs = Vec::with_capacity(fields.len() / 2);
     while let (Some(member), Some(number)) = (fields.next(), fields.next()) {
         let (member, number) = (bytes(member)?, text(&number)?);
-        let (id, at_ms) = match state {
-            JobState::Ready => (&member[..], due_of_ready(number)),
-            JobState::Unack => (&member[..], score(number) / 1_000),
-            JobState::Blocked => of_line(&member),
-            _ => (&member[..], score(number)),
-        };
+        let (id, at_ms) = id_and_time(state, &member, number);
         jobs.push(LiveJob { id: JobId::from_redis(id.to_vec()), state, at_ms });
     }
     Ok(jobs)
+}
+
+/// The id of an entry, and its time: the due time or that of the next attempt, of a leased job the end of
+/// its lease, of an ended job its end. Unix ms.
+pub(crate) fn id_and_time<'m>(state: JobState, member: &'m [u8], number: &str) -> (&'m [u8], u64) {
+    match state {
+        JobState::Ready => (member, due_of_ready(number)),
+        JobState::Unack => (member, score(number) / 1_000),
+        JobState::Blocked => of_line(member),
+        _ => (member, score(number)),
+    }
 }
 
 /// Id and due time of a member of a line: key, due time, number and id, with a zero byte between them. Only

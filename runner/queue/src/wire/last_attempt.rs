@@ -22,9 +22,18 @@ pub struct LastAttempt<'a> {
     /// The SHA-256 of the module that ran it, 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<&'a str>,
+    /// The runner that ran it; empty if none did.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub runner: &'a str,
+    /// When it started, unix ms by the clock of Redis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at_ms: Option<u64>,
     /// How long it ran, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<f64>,
+    /// The jobs that it pushed with its ack, as `topic/id`.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub follow_ups: &'a [String],
     /// The stack of the guest when it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<&'a str>,

@@ -49,6 +49,7 @@ scripts! {
     CONFIGURE = "topic/configure",
     GET = "operate/get",
     LIST = "operate/list",
+    LIST_STATE = "operate/list_state",
     PAUSE = "operate/pause",
     TICK = "produce/tick",
     PRUNE = "operate/prune",
@@ -74,8 +75,14 @@ scripts! {
 }
 
 /// Scripts that only read. A user with read permission alone may call them.
-const READ_ONLY: [&str; 5] =
-    ["operate/get", "operate/list", "operate/peek", "topic/locate", "store/get"];
+const READ_ONLY: [&str; 6] = [
+    "operate/get",
+    "operate/list",
+    "operate/list_state",
+    "operate/peek",
+    "topic/locate",
+    "store/get",
+];
 
 pub(crate) struct LuaScript {
     path: &'static str,

@@ -15,7 +15,7 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 22] = includes![
+static INCLUDES: [(&str, &str); 23] = includes![
     "bury",
     "calls",
     "doctor",
@@ -32,6 +32,7 @@ static INCLUDES: [(&str, &str); 22] = includes![
     "option",
     "order",
     "permits",
+    "rank",
     "ready",
     "scores",
     "tokens",

@@ -22,6 +22,7 @@ mod lease;
 mod limits;
 mod list;
 mod list_live;
+mod list_state;
 mod order;
 mod pause;
 mod promote;

@@ -23,6 +23,7 @@ pub(crate) static OUTBOX: RawScript = RawScript("produce/outbox");
 pub(crate) static CONFIGURE: RawScript = RawScript("topic/configure");
 pub(crate) static GET: RawScript = RawScript("operate/get");
 pub(crate) static LIST: RawScript = RawScript("operate/list");
+pub(crate) static LIST_STATE: RawScript = RawScript("operate/list_state");
 pub(crate) static PAUSE: RawScript = RawScript("operate/pause");
 pub(crate) static PRUNE: RawScript = RawScript("operate/prune");
 pub(crate) static PRUNE_RECORDS: RawScript = RawScript("operate/prune_records");

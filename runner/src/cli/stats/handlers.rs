@@ -38,6 +38,10 @@ pub(in crate::cli) struct HandlerStats {
     pub(in crate::cli) withdrawn: BTreeSet<String>,
     /// Number of daemons whose breaker is open.
     pub(in crate::cli) breakers_open: usize,
+    /// The 99th percentile of how late attempts started in the last minute, of the daemon where it is
+    /// highest, in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) late_p99_ms: Option<f64>,
     /// Totals since the daemons started.
     pub(in crate::cli) total: Sums,
     /// The same by module, for the modules that are still recorded.
@@ -69,7 +73,7 @@ pub(super) async fn look(
 }
 
 /// The reports combined by topic.
-pub(super) fn by_topic(runners: &[Status]) -> BTreeMap<&str, HandlerStats> {
+pub(in crate::cli) fn by_topic(runners: &[Status]) -> BTreeMap<&str, HandlerStats> {
     let mut topics: BTreeMap<&str, HandlerStats> = BTreeMap::new();
     for runner in runners {
         for reported in &runner.topics {
@@ -96,6 +100,8 @@ impl HandlerStats {
         };
         self.history.extend(reported.history.iter().map(reported_by));
         self.breakers_open += usize::from(reported.breaker.is_some());
+        let p99s = [self.late_p99_ms, reported.late_p99_ms].into_iter().flatten();
+        self.late_p99_ms = p99s.reduce(f64::max);
         self.total.merge(&reported.total);
         for module in &reported.modules {
             self.modules.entry(module.digest.clone()).or_default().merge(&module.sums);
@@ -151,7 +157,8 @@ pub(super) fn describe(runners: &[Status], by_module: bool) -> String {
         let none = format!("{}, none serves these topics with a handler", counted(runners.len()));
         return [vec![none], refused].concat().join("\n");
     }
-    let header = ["topic", "module", "jobs", "failed", "wall", "max", "cpu", "memory", ""];
+    let header =
+        ["topic", "module", "attempts", "acked", "failed", "wall", "max", "cpu", "memory", ""];
     let table = if by_module {
         let rows: Vec<_> = topics.iter().flat_map(|(topic, handler)| handler.rows(topic)).collect();
         output::table(&header, &rows)
@@ -211,11 +218,12 @@ fn held_back(topic: &TopicStatus, breaker: BreakerStatus, runner: &Status) -> St
 }
 
 fn cells(topic: &str, module: String, sums: &Sums) -> Vec<String> {
-    let if_any = |text: String| if sums.jobs == 0 { "-".to_owned() } else { text };
+    let if_any = |text: String| if sums.attempts == 0 { "-".to_owned() } else { text };
     vec![
         topic.to_owned(),
         module,
-        sums.jobs.to_string(),
+        sums.attempts.to_string(),
+        sums.acked.to_string(),
         if_any(percent(sums.failed_part())),
         if_any(duration_text(sums.wall_mean())),
         if_any(duration_text(sums.wall_max)),
@@ -256,11 +264,20 @@ fn duration_text(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::daemon_load::DaemonLoad;
     use crate::report::status::{CanaryStatus, ModuleStatus};
 
-    fn sums(jobs: u64, failed: u64, wall_ms: u64) -> Sums {
-        let wall = Duration::from_millis(wall_ms);
-        Sums { jobs, failed, wall, wall_max: wall, memory_peak: 1 << 17, ..Sums::default() }
+    fn sums(attempts: u64, failed: u64, wall_ms: u64) -> Sums {
+        let (wall, acked) = (Duration::from_millis(wall_ms), attempts.saturating_sub(failed));
+        Sums {
+            attempts,
+            acked,
+            failed,
+            wall,
+            wall_max: wall,
+            memory_peak: 1 << 17,
+            ..Sums::default()
+        }
     }
 
     fn runner(digest: &str, jobs: u64, breaker: Option<BreakerStatus>) -> Status {
@@ -276,6 +293,7 @@ mod tests {
             withdrawn: None,
             history: Vec::new(),
             breaker,
+            late_p99_ms: None,
             modules: modules.into(),
             total,
         };
@@ -288,6 +306,7 @@ mod tests {
             told_at_ms: 60_000,
             topics: vec![topic],
             more_topics: 0,
+            load: DaemonLoad::default(),
             manifest_refused: None,
         }
     }
@@ -296,10 +315,13 @@ mod tests {
     fn reports_are_combined_by_topic() {
         let runners = [runner("aa", 8, None), runner("bb", 4, None)];
         let mail = &by_topic(&runners)["mail"];
-        assert_eq!((mail.runners, mail.total.jobs, mail.total.failed), (2, 16, 2));
-        assert_eq!((mail.modules["aa"].jobs, mail.modules["cc"].jobs), (8, 4));
+        assert_eq!((mail.runners, mail.total.attempts, mail.total.failed), (2, 16, 2));
+        assert_eq!((mail.modules["aa"].attempts, mail.modules["cc"].attempts), (8, 4));
         let text = describe(&runners, false);
-        assert!(text.contains("mail   2 modules    16     12%  3.9ms  30ms  0µs"), "{text}");
+        assert!(
+            text.contains("mail   2 modules        16     14     12%  3.9ms  30ms  0µs"),
+            "{text}"
+        );
         assert!(text.ends_with("128.0K"), "{text}");
         let text = describe(&runners, true);
         assert_eq!(text.matches("  serves").count(), 2, "{text}");

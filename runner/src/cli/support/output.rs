@@ -49,6 +49,15 @@ pub(crate) fn print_next(cursor: Option<&str>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The first line of a text, at most `max` characters of it; `…` stands for the rest.
+pub(crate) fn first_line(text: &str, max: usize) -> String {
+    let mut line: String = text.lines().next().unwrap_or_default().chars().take(max).collect();
+    if line.len() < text.len() {
+        line.push('…');
+    }
+    line
+}
+
 /// Rounds a duration in ms for display: longer durations need no milliseconds.
 pub(crate) fn rounded(ms: u64) -> u64 {
     match ms {

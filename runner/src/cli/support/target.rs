@@ -27,22 +27,21 @@ pub(crate) fn unknown_topic<'t>(
         None if known.is_empty() => "there are no topics; add it to the manifest".to_owned(),
         None => format!("add it, or choose one of: {}", Vec::from_iter(known).join(", ")),
     };
-    Failure::bad_input(format!("the manifest has no topic {name}"), hint)
+    Failure::bad_input(format!("there is no topic {name}"), hint)
 }
 
-/// Refuses a topic that neither the manifest nor Redis knows.
+/// Refuses a topic that neither the manifest names nor Redis knows. A name that only matches a pattern is
+/// unknown until a job is pushed to it: it may be a typo.
 pub(crate) async fn known_topic(
     manifest: &Manifest,
     queue: &Queue,
     name: &TopicName,
 ) -> Result<(), Failure> {
-    if manifest.topic_for(name).is_some() {
+    if manifest.topics.contains_key(name) || queue.has_topic(name).await? {
         return Ok(());
     }
-    let in_redis = queue.topics().await?;
-    if in_redis.contains(name) {
-        return Ok(());
-    }
+    // For the hint only.
+    let in_redis = queue.topics().await.unwrap_or_default();
     Err(unknown_topic(name, manifest.topics.keys().chain(&in_redis)))
 }
 
@@ -61,7 +60,7 @@ pub(crate) fn ids_or_filter(ids: &[JobId], is_unfiltered: bool) -> Result<(), Fa
 pub(crate) fn does_not_wait(topic: &TopicName, id: &JobId, found: Option<&Job>) -> Failure {
     let Some(job) = found else {
         return Failure::failed(
-            format!("job {id} of {topic} neither waits nor runs"),
+            format!("job {id} of {topic} is in no state"),
             "it is done and was not kept, or was never pushed; duebox stats shows the topics",
         );
     };
@@ -106,12 +105,22 @@ pub(crate) async fn connect_to_topic(
     name: &TopicName,
 ) -> Result<Queue, Failure> {
     let queue = connect(manifest).await?;
+    register(manifest, &queue, name).await?;
+    Ok(queue)
+}
+
+/// Registers the limits of a topic that Redis does not know yet.
+pub(crate) async fn register(
+    manifest: &Manifest,
+    queue: &Queue,
+    name: &TopicName,
+) -> Result<(), Failure> {
     if let Some(topic) = manifest.topic_for(name)
         && !queue.is_registered(name).await?
     {
         queue.configure(name, &topic.limits()).await?;
     }
-    Ok(queue)
+    Ok(())
 }
 
 /// Connects to the queue that the manifest names. A managed Redis must already be running.

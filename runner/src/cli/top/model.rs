@@ -2,12 +2,14 @@
 //! key returns an [`Action`], and the caller reports its result.
 
 use duebox_job::{JobId, TopicName};
-use duebox_queue::{DeadSummary, Job};
+use duebox_queue::{Job, JobState, ListedJob};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
 use super::rates::Rates;
 use crate::cli::stats::{Snapshot, TopicStats};
+use crate::report::status::Status;
+use crate::service::timeline::Timeline;
 
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 64;
@@ -31,7 +33,8 @@ pub(super) enum SortBy {
     #[default]
     Name,
     Rate,
-    Waiting,
+    Failed,
+    Ready,
     Late,
     Dead,
 }
@@ -61,6 +64,8 @@ pub(super) struct Model {
     /// The last action, or the last failure.
     pub(super) notice: String,
     pub(super) open: Option<Open>,
+    /// The selected daemon, while the daemons are shown.
+    pub(super) daemons: Option<TableState>,
     /// The selected topic; it stays selected when others appear or disappear.
     selected: Option<TopicName>,
 }
@@ -68,9 +73,11 @@ pub(super) struct Model {
 /// An opened topic.
 pub(super) struct Open {
     pub(super) topic: TopicName,
-    pub(super) dead: Vec<DeadSummary>,
+    /// The state whose jobs are listed.
+    pub(super) state: JobState,
+    pub(super) jobs: Vec<ListedJob>,
     pub(super) table: TableState,
-    pub(super) details: Option<Job>,
+    pub(super) details: Option<(Job, Timeline)>,
     /// Lines of the details above the visible part.
     pub(super) scroll: u16,
 }
@@ -80,7 +87,8 @@ impl SortBy {
         match self {
             Self::Name => "name",
             Self::Rate => "rate",
-            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Ready => "ready",
             Self::Late => "late",
             Self::Dead => "dead",
         }
@@ -89,11 +97,29 @@ impl SortBy {
     fn next(self) -> Self {
         match self {
             Self::Name => Self::Rate,
-            Self::Rate => Self::Waiting,
-            Self::Waiting => Self::Late,
+            Self::Rate => Self::Failed,
+            Self::Failed => Self::Ready,
+            Self::Ready => Self::Late,
             Self::Late => Self::Dead,
             Self::Dead => Self::Name,
         }
+    }
+}
+
+impl Open {
+    /// The selected job.
+    pub(super) fn selected(&self) -> Option<&ListedJob> {
+        self.table.selected().and_then(|at| self.jobs.get(at))
+    }
+
+    /// Lists the state that comes so many states later.
+    fn show_state(&mut self, by: usize) -> Action {
+        let states = JobState::LISTED;
+        let at = states.iter().position(|state| *state == self.state).unwrap_or(0);
+        self.state = states[(at + by) % states.len()];
+        self.jobs.clear();
+        self.table.select(None);
+        Action::Refresh
     }
 }
 
@@ -104,18 +130,20 @@ impl Model {
         self.keep_selection();
     }
 
-    pub(super) fn saw_dead(&mut self, dead: Vec<DeadSummary>) {
+    /// Takes the jobs of the opened topic and state. The selected job stays selected.
+    pub(super) fn saw_jobs(&mut self, jobs: Vec<ListedJob>) {
         if let Some(open) = &mut self.open {
             let selected =
-                open.table.selected().and_then(|at| open.dead.get(at)).map(|job| job.id.clone());
-            let at = selected.and_then(|id| dead.iter().position(|job| job.id == id));
-            let first = if dead.is_empty() { None } else { Some(0) };
-            open.dead = dead;
+                open.table.selected().and_then(|at| open.jobs.get(at)).map(|job| job.id.clone());
+            let at = selected.and_then(|id| jobs.iter().position(|job| job.id == id));
+            let first = if jobs.is_empty() { None } else { Some(0) };
+            open.jobs = jobs;
             open.table.select(at.or(first));
         }
     }
 
-    pub(super) fn found(&mut self, job: Option<Job>) {
+    /// Takes the job that was looked up.
+    pub(super) fn found(&mut self, job: Option<(Job, Timeline)>) {
         if job.is_none() {
             self.notice = "the job is gone".to_owned();
         }
@@ -137,6 +165,16 @@ impl Model {
         self.open.as_ref().map(|open| &open.topic)
     }
 
+    /// The opened topic and the state whose jobs are listed.
+    pub(super) fn listed(&self) -> Option<(TopicName, JobState)> {
+        self.open.as_ref().map(|open| (open.topic.clone(), open.state))
+    }
+
+    /// The running daemons.
+    pub(super) fn runners(&self) -> &[Status] {
+        self.snapshot.as_ref().map(|snapshot| snapshot.runners.as_slice()).unwrap_or_default()
+    }
+
     /// The visible topics, sorted.
     pub(super) fn rows(&self) -> Vec<&TopicStats> {
         let all = self.snapshot.iter().flat_map(|snapshot| &snapshot.topics);
@@ -145,10 +183,15 @@ impl Model {
         match self.order {
             SortBy::Name => {}
             SortBy::Rate => {
-                rows.sort_by(|a, b| self.rates.of(&b.topic).total_cmp(&self.rates.of(&a.topic)));
+                let rate = |topic: &TopicStats| self.rates.of(&topic.topic).attempts;
+                rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
             }
-            SortBy::Waiting => {
-                rows.sort_by_key(|topic| std::cmp::Reverse(topic.ready + topic.retry))
+            SortBy::Failed => {
+                let failed = |topic: &TopicStats| self.rates.of(&topic.topic).failed;
+                rows.sort_by(|a, b| failed(b).total_cmp(&failed(a)));
+            }
+            SortBy::Ready => {
+                rows.sort_by_key(|topic| std::cmp::Reverse(topic.ready + topic.blocked));
             }
             SortBy::Late => rows.sort_by_key(|topic| std::cmp::Reverse(topic.late_ms)),
             SortBy::Dead => rows.sort_by_key(|topic| std::cmp::Reverse(topic.dead)),
@@ -176,6 +219,7 @@ impl Model {
             Mode::Filter => self.filter_key(key.code),
             Mode::Ask(question, action) => self.answer_key(key.code, question, action),
             Mode::Browse if self.open.is_some() => self.open_key(key.code),
+            Mode::Browse if self.daemons.is_some() => self.daemons_key(key.code),
             Mode::Browse => self.topics_key(key.code),
         }
     }
@@ -213,6 +257,7 @@ impl Model {
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('p') => self.ask_pause(),
+            KeyCode::Char('d') => self.daemons = Some(TableState::new().with_selected(0)),
             KeyCode::Down | KeyCode::Char('j') => self.select(1),
             KeyCode::Up | KeyCode::Char('k') => self.select(-1),
             KeyCode::PageDown => self.select(10),
@@ -221,6 +266,21 @@ impl Model {
             _ => {}
         }
         self.keep_selection();
+        Action::Nothing
+    }
+
+    fn daemons_key(&mut self, code: KeyCode) -> Action {
+        let rows = self.runners().len();
+        let Some(table) = &mut self.daemons else { return Action::Nothing };
+        match code {
+            KeyCode::Esc | KeyCode::Char('q' | 'd') => self.daemons = None,
+            KeyCode::Char('?') => self.mode = Mode::Help,
+            KeyCode::Down | KeyCode::Char('j') => step(table, rows, 1),
+            KeyCode::Up | KeyCode::Char('k') => step(table, rows, -1),
+            KeyCode::PageDown => step(table, rows, 10),
+            KeyCode::PageUp => step(table, rows, -10),
+            _ => {}
+        }
         Action::Nothing
     }
 
@@ -242,12 +302,14 @@ impl Model {
             KeyCode::Char('p') => self.ask_pause(),
             KeyCode::Char('r') => self.ask_requeue(),
             KeyCode::Char('R') => self.ask_requeue_all(),
-            KeyCode::Down | KeyCode::Char('j') => step(&mut open.table, open.dead.len(), 1),
-            KeyCode::Up | KeyCode::Char('k') => step(&mut open.table, open.dead.len(), -1),
-            KeyCode::PageDown => step(&mut open.table, open.dead.len(), 10),
-            KeyCode::PageUp => step(&mut open.table, open.dead.len(), -10),
+            KeyCode::Tab => return open.show_state(1),
+            KeyCode::BackTab => return open.show_state(JobState::LISTED.len() - 1),
+            KeyCode::Down | KeyCode::Char('j') => step(&mut open.table, open.jobs.len(), 1),
+            KeyCode::Up | KeyCode::Char('k') => step(&mut open.table, open.jobs.len(), -1),
+            KeyCode::PageDown => step(&mut open.table, open.jobs.len(), 10),
+            KeyCode::PageUp => step(&mut open.table, open.jobs.len(), -10),
             KeyCode::Enter => {
-                if let Some(job) = open.table.selected().and_then(|at| open.dead.get(at)) {
+                if let Some(job) = open.selected() {
                     return Action::Details(open.topic.clone(), job.id.clone());
                 }
             }
@@ -259,8 +321,14 @@ impl Model {
     fn open_topic(&mut self) -> Action {
         let topic = self.current().and_then(|topic| TopicName::new(&topic.topic).ok());
         let Some(topic) = topic else { return Action::Nothing };
-        let table = TableState::default();
-        self.open = Some(Open { topic, dead: Vec::new(), table, details: None, scroll: 0 });
+        self.open = Some(Open {
+            topic,
+            state: JobState::Dead,
+            jobs: Vec::new(),
+            table: TableState::default(),
+            details: None,
+            scroll: 0,
+        });
         Action::Refresh
     }
 
@@ -278,7 +346,11 @@ impl Model {
 
     fn ask_requeue(&mut self) {
         let Some(open) = &self.open else { return };
-        let Some(job) = open.table.selected().and_then(|at| open.dead.get(at)) else { return };
+        let Some(job) = open.selected() else { return };
+        if open.state != JobState::Dead {
+            self.notice = "only dead jobs can be requeued; Tab shows another state".to_owned();
+            return;
+        }
         let question = format!("Requeue {}? It runs again, with all its attempts.", job.id);
         self.mode = Mode::Ask(question, Action::Requeue(open.topic.clone(), job.id.clone()));
     }

@@ -1,5 +1,5 @@
-//! Jobs per second of each topic, from the reports of the daemons. They are renewed every ten
-//! seconds, so a rate is a mean over ten seconds.
+//! Attempts per second of each topic and the failed part of them, from the reports of the daemons. A rate is a
+//! mean over the time between two reports: one to ten seconds.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,28 @@ pub(super) struct Rates {
     samples: BTreeMap<(String, String), RateSample>,
 }
 
-/// A report: its time by the runner's clock, the jobs until then, and the rate since the report before.
+/// A report: its time by the runner's clock, the attempts until then, and the rates since the report before.
 struct RateSample {
     at_ms: u64,
-    jobs: u64,
-    rate: f64,
+    attempts: u64,
+    failed: u64,
+    rate: Rate,
+}
+
+/// Attempts per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Rate {
+    /// All attempts.
+    pub(super) attempts: f64,
+    /// Failed ones.
+    pub(super) failed: f64,
+}
+
+impl Rate {
+    /// The failed part, 0 to 1; `None` without attempts.
+    pub(super) fn failed_part(self) -> Option<f64> {
+        (self.attempts > 0.0).then(|| self.failed / self.attempts)
+    }
 }
 
 impl Rates {
@@ -26,24 +43,35 @@ impl Rates {
         for runner in runners {
             for topic in &runner.topics {
                 let key = (runner.runner.clone(), topic.topic.clone());
-                let (at_ms, jobs) = (runner.told_at_ms, topic.total.jobs);
-                let sample = match before.remove(&key) {
-                    None => RateSample { at_ms, jobs, rate: 0.0 },
-                    Some(known) if known.at_ms >= at_ms => known,
-                    Some(known) => {
-                        let seconds = (at_ms - known.at_ms) as f64 / 1_000.0;
-                        let rate = jobs.saturating_sub(known.jobs) as f64 / seconds;
-                        RateSample { at_ms, jobs, rate }
-                    }
-                };
+                let (attempts, failed) = (topic.total.attempts, topic.total.failed);
+                let (at_ms, rate) = (runner.told_at_ms, Rate::default());
+                let mut sample = RateSample { at_ms, attempts, failed, rate };
+                match before.remove(&key) {
+                    Some(known) if known.at_ms >= at_ms => sample = known,
+                    Some(known) => sample.rate = sample.since(&known),
+                    None => {}
+                }
                 self.samples.insert(key, sample);
             }
         }
     }
 
-    /// Jobs per second of a topic, over all daemons.
-    pub(super) fn of(&self, topic: &str) -> f64 {
+    /// The rates of a topic, over all daemons.
+    pub(super) fn of(&self, topic: &str) -> Rate {
         let own = self.samples.iter().filter(|((_, name), _)| name == topic);
-        own.map(|(_, sample)| sample.rate).sum()
+        own.fold(Rate::default(), |sum, (_, sample)| Rate {
+            attempts: sum.attempts + sample.rate.attempts,
+            failed: sum.failed + sample.rate.failed,
+        })
+    }
+}
+
+impl RateSample {
+    fn since(&self, known: &Self) -> Rate {
+        let seconds = (self.at_ms - known.at_ms) as f64 / 1_000.0;
+        Rate {
+            attempts: self.attempts.saturating_sub(known.attempts) as f64 / seconds,
+            failed: self.failed.saturating_sub(known.failed) as f64 / seconds,
+        }
     }
 }

@@ -1,9 +1,13 @@
 //! The screen of `duebox top`: one table, and details on the selected line. It fits 80×24.
 
+mod daemons;
+mod jobs;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use duebox_job::format_duration;
-use duebox_queue::{DeadSummary, Job};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -11,11 +15,10 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, Wrap};
 
 use super::model::{Mode, Model, Open};
+use super::rates::Rate;
 use crate::cli::stats::{TopicStats, handlers};
 use crate::cli::support::output;
 
-/// Bytes of a payload that are shown.
-const PAYLOAD_MAX: usize = 4 << 10;
 /// Width from which there is a module column.
 const WIDE: u16 = 100;
 
@@ -25,13 +28,15 @@ const DIM: Style = Style::new().fg(Color::DarkGray);
 const BAD: Style = Style::new().fg(Color::Red);
 
 const HELP: &str = "\
-↑ ↓ j k   select             Enter   open: dead jobs, details
+↑ ↓ j k   select             Enter   open: its dead jobs, one job
 s         next sort column   /       filter by a part of the name
+d         daemons            Tab     in a topic: the next state
 p         pause or resume    r       requeue the selected dead job
 R         requeue all dead   Esc q   back, or quit
 
 Changes ask for confirmation: y confirms, n cancels.
-Rates and failures come from daemons, up to ten seconds old.";
+rate, failed, p99: attempts a second, the failed part of them, how
+late 99 of 100 start; from reports that are one to ten seconds old.";
 
 /// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
@@ -40,9 +45,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let [title, body, about, keys] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(title_line(model), title);
     match &mut model.open {
+        None if model.daemons.is_some() => daemons::draw(frame, body, model),
         None => draw_topics(frame, body, model),
-        Some(Open { details: Some(job), scroll, .. }) => draw_details(frame, body, job, *scroll),
-        Some(open) => draw_dead(frame, body, open),
+        Some(Open { details: Some((job, life)), scroll, .. }) => {
+            jobs::draw_details(frame, body, (job, life), *scroll);
+        }
+        Some(open) => jobs::draw_list(frame, body, open),
     }
     frame.render_widget(Paragraph::new(about_current(model)).wrap(Wrap { trim: true }), about);
     frame.render_widget(bottom_line(model), keys);
@@ -55,8 +63,9 @@ fn title_line(model: &Model) -> Line<'static> {
     let Some(snapshot) = &model.snapshot else { return Line::from("duebox top") };
     let runners = handlers::counted(snapshot.runners.len());
     let by = match &model.open {
+        None if model.daemons.is_some() => "daemons".to_owned(),
         None => format!("{} topics by {}", model.rows().len(), model.order.word()),
-        Some(open) => format!("dead jobs of {}", open.topic),
+        Some(open) => format!("{} jobs of {}", open.state.word(), open.topic),
     };
     Line::styled(format!("duebox top · {runners} · {by}"), HEAD)
 }
@@ -68,9 +77,10 @@ fn draw_topics(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
         .into_iter()
         .map(|topic| topic_row(topic, model.rates.of(&topic.topic), is_wide))
         .collect();
-    let mut head =
-        vec!["topic", "rate", "pending", "ready", "unack", "retry", "dead", "late", "failed"];
-    let numbers = [8, 8, 7, 6, 6, 6, 6, 6].map(Constraint::Length);
+    let mut head = vec![
+        "topic", "rate", "failed", "pending", "ready", "unack", "retry", "dead", "late", "p99",
+    ];
+    let numbers = [8, 6, 8, 7, 6, 6, 6, 6, 6].map(Constraint::Length);
     let mut widths = vec![Constraint::Min(12)];
     widths.extend(numbers);
     if is_wide {
@@ -82,18 +92,24 @@ fn draw_topics(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
     frame.render_stateful_widget(table, area, &mut model.topics);
 }
 
-fn topic_row(topic: &TopicStats, rate: f64, is_wide: bool) -> Row<'static> {
-    let failed = topic.handler.as_ref().map(|handler| handler.total.failed_part());
+fn topic_row(topic: &TopicStats, rate: Rate, is_wide: bool) -> Row<'static> {
+    let p99 = topic.handler.as_ref().and_then(|handler| handler.late_p99_ms);
+    let bad_if = |is_bad: bool| if is_bad { BAD } else { Style::new() };
+    let failed = rate.failed_part();
+    let percent = |part: f64| format!("{:.0}%", (part * 100.0).ceil());
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let attempts = (rate.attempts > 0.0).then(|| format!("{:.1}/s", rate.attempts));
     let mut cells = vec![
         Cell::from(output::one_line(&topic.topic)),
-        Cell::from(if rate > 0.0 { format!("{rate:.1}/s") } else { "-".to_owned() }),
+        Cell::from(or_none(attempts)),
+        Cell::from(or_none(failed.map(percent))).style(bad_if(failed > Some(0.0))),
         Cell::from(topic.pending.to_string()),
         Cell::from((topic.ready + topic.blocked).to_string()),
         Cell::from(topic.unack.to_string()),
         Cell::from(topic.retry.to_string()),
-        Cell::from(topic.dead.to_string()).style(if topic.dead > 0 { BAD } else { Style::new() }),
-        Cell::from(topic.late_ms.map_or_else(|| "-".to_owned(), span)),
-        Cell::from(failed.map_or_else(|| "-".to_owned(), |part| format!("{:.0}%", part * 100.0))),
+        Cell::from(topic.dead.to_string()).style(bad_if(topic.dead > 0)),
+        Cell::from(or_none(topic.late_ms.map(span))),
+        Cell::from(or_none(p99.map(|ms| span(ms.round() as u64)))),
     ];
     if is_wide {
         cells.push(Cell::from(module(topic)));
@@ -121,8 +137,11 @@ fn module(topic: &TopicStats) -> String {
     }
 }
 
-/// Details on the current topic.
+/// Details on the selected daemon or the current topic.
 fn about_current(model: &Model) -> String {
+    if model.open.is_none() && model.daemons.is_some() {
+        return daemons::about_selected(model);
+    }
     let Some(topic) = model.current() else { return String::new() };
     let mut parts = vec![format!("{}: {}", output::one_line(&topic.topic), module(topic))];
     if let Some(fault) = &topic.fault {
@@ -139,9 +158,10 @@ fn about_current(model: &Model) -> String {
     }
     if let Some(handler) = &topic.handler {
         let total = &handler.total;
-        if total.jobs > 0 {
+        if total.attempts > 0 {
+            let (all, failed) = (total.attempts, total.failed);
             let mean = total.wall_mean().as_micros() as f64 / 1_000.0;
-            parts.push(format!("{} jobs, {} failed, {mean:.1} ms each", total.jobs, total.failed));
+            parts.push(format!("{all} attempts, {failed} failed, {mean:.1} ms each"));
         }
         if handler.breakers_open > 0 {
             parts.push(format!(
@@ -163,68 +183,6 @@ fn about_current(model: &Model) -> String {
     parts.join(" · ")
 }
 
-fn draw_dead(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
-    if open.dead.is_empty() {
-        frame.render_widget(Paragraph::new("this topic has no dead jobs"), area);
-        return;
-    }
-    let row = |job: &DeadSummary| {
-        Row::new([
-            output::one_line(&job.id.to_string()),
-            output::time(job.died_at_ms),
-            job.class.clone().unwrap_or_default(),
-            output::one_line(job.reason.as_deref().unwrap_or_default()),
-        ])
-    };
-    let widths =
-        [Constraint::Max(24), Constraint::Length(24), Constraint::Length(14), Constraint::Min(12)];
-    let table = Table::new(open.dead.iter().map(row), widths)
-        .header(Row::new(["id", "died", "class", "reason"]).style(HEAD))
-        .row_highlight_style(SELECTED);
-    frame.render_stateful_widget(table, area, &mut open.table);
-}
-
-fn draw_details(frame: &mut Frame<'_>, area: Rect, job: &Job, scroll: u16) {
-    let block = Block::bordered().title(format!(" {} ", output::one_line(&job.id.to_string())));
-    let text = Paragraph::new(details(job)).wrap(Wrap { trim: false }).scroll((scroll, 0));
-    frame.render_widget(text.block(block), area);
-}
-
-/// The record of a dead job, one item per line.
-fn details(job: &Job) -> String {
-    let mut lines = Vec::new();
-    if let Some(dead) = &job.dead {
-        lines.push(format!("died {}", output::time(dead.died_at_ms)));
-        for name in ["class", "reason", "attempt", "digest", "wall_ms", "trace"] {
-            match &dead.info[name] {
-                serde_json::Value::Null => {}
-                serde_json::Value::String(text) => {
-                    lines.push(format!("{name}: {}", plain_lines(text)))
-                }
-                value => lines.push(format!("{name}: {value}")),
-            }
-        }
-        let log = dead.info["log"].as_array().into_iter().flatten();
-        let log: Vec<String> = log.filter_map(|line| Some(plain_lines(line.as_str()?))).collect();
-        if !log.is_empty() {
-            lines.push(format!("log:\n  {}", log.join("\n  ")));
-        }
-    } else {
-        lines.push(format!("it is now {}", job.state.word()));
-    }
-    if let Some(payload) = &job.payload {
-        let shown = &payload[..payload.len().min(PAYLOAD_MAX)];
-        let text = plain_lines(&String::from_utf8_lossy(shown));
-        lines.push(format!("payload, {} bytes:\n{text}", payload.len()));
-    }
-    lines.join("\n")
-}
-
-/// Text of a guest or a producer, with its lines kept and control characters escaped.
-fn plain_lines(text: &str) -> String {
-    text.lines().map(output::one_line).collect::<Vec<_>>().join("\n")
-}
-
 fn bottom_line(model: &Model) -> Line<'static> {
     match &model.mode {
         Mode::Ask(question, _) => {
@@ -235,17 +193,22 @@ fn bottom_line(model: &Model) -> Line<'static> {
             Line::from(output::one_line(&model.notice))
         }
         Mode::Browse | Mode::Help if model.open.is_some() => {
-            Line::styled("Enter details  r requeue  R requeue all  p pause  Esc back  ? help", DIM)
+            let keys =
+                "Enter details  Tab state  r requeue  R requeue all  p pause  Esc back  ? help";
+            Line::styled(keys, DIM)
+        }
+        Mode::Browse | Mode::Help if model.daemons.is_some() => {
+            Line::styled("↑ ↓ select  Esc topics  ? help", DIM)
         }
         Mode::Browse | Mode::Help => {
-            Line::styled("Enter open  s sort  / filter  p pause  ? help  q quit", DIM)
+            Line::styled("Enter open  d daemons  s sort  / filter  p pause  ? help  q quit", DIM)
         }
     }
 }
 
 fn draw_help(frame: &mut Frame<'_>) {
     let area = frame.area();
-    let (width, height) = (area.width.min(70), area.height.min(10));
+    let (width, height) = (area.width.min(70), area.height.min(12));
     let (x, y) = ((area.width - width) / 2, (area.height - height) / 2);
     let area = Rect { x, y, width, height };
     frame.render_widget(Clear, area);
@@ -254,131 +217,4 @@ fn draw_help(frame: &mut Frame<'_>) {
 
 fn span(ms: u64) -> String {
     format_duration(Duration::from_millis(output::rounded(ms)))
-}
-
-#[cfg(test)]
-mod tests {
-    use duebox_job::{JobId, TopicName};
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-    use ratatui::crossterm::event::{KeyCode, KeyEvent};
-
-    use super::*;
-    use crate::cli::stats::Snapshot;
-    use crate::cli::top::model::Action;
-
-    fn topic(name: &str, ready: u64, dead: u64) -> TopicStats {
-        TopicStats {
-            topic: name.to_owned(),
-            bound: true,
-            pulled: true,
-            pending: 3,
-            ready,
-            blocked: 0,
-            unack: 1,
-            retry: 0,
-            dead,
-            done: 0,
-            outbox: 0,
-            paused: false,
-            late_ms: Some(61_000),
-            next_due_in_ms: Some(5_000),
-            fault: None,
-            handler: None,
-        }
-    }
-
-    fn model() -> Model {
-        let topics = vec![topic("mail", 7, 0), topic("order.close", 2, 4)];
-        let mut model = Model::default();
-        model.saw(Snapshot { topics, ..Snapshot::default() });
-        model
-    }
-
-    /// The screen as text, 80 columns by 24 lines.
-    fn screen(model: &mut Model) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        terminal.draw(|frame| draw(frame, model)).unwrap();
-        let buffer = terminal.backend().buffer();
-        let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-        (0..24).map(line).collect::<Vec<_>>().join("\n")
-    }
-
-    fn press(model: &mut Model, keys: &str) -> Action {
-        let mut action = Action::Nothing;
-        for letter in keys.chars() {
-            let code = match letter {
-                '\n' => KeyCode::Enter,
-                '\x1b' => KeyCode::Esc,
-                letter => KeyCode::Char(letter),
-            };
-            action = model.key(KeyEvent::from(code));
-        }
-        action
-    }
-
-    fn name(text: &str) -> TopicName {
-        TopicName::new(text).unwrap()
-    }
-
-    #[test]
-    fn a_small_terminal_shows_the_topics_and_details_of_the_selected_one() {
-        let mut model = model();
-        let text = screen(&mut model);
-        for shown in
-            ["2 topics by name", "order.close", "1m1s", "mail: pull · next due in 5s", "q quit"]
-        {
-            assert!(text.contains(shown), "{shown}:\n{text}");
-        }
-        press(&mut model, "ssss");
-        let text = screen(&mut model);
-        assert!(
-            text.contains("by dead") && text.find("order.close") < text.find("mail "),
-            "{text}"
-        );
-        press(&mut model, "/mai\n");
-        assert!(!screen(&mut model).contains("order.close"));
-        press(&mut model, "?");
-        assert!(screen(&mut model).contains("pause or resume"));
-        assert_eq!(press(&mut model, "q"), Action::Nothing, "any key closes the help");
-        assert_eq!(press(&mut model, "q"), Action::Quit);
-    }
-
-    #[test]
-    fn changes_ask_for_confirmation() {
-        let mut model = model();
-        assert_eq!(press(&mut model, "p"), Action::Nothing);
-        assert!(screen(&mut model).contains("Pause mail?"));
-        assert_eq!(press(&mut model, "n"), Action::Nothing);
-        assert_eq!(press(&mut model, "py"), Action::Pause(name("mail")));
-        assert_eq!(press(&mut model, "j\n"), Action::Refresh);
-        let id = JobId::from_redis("42");
-        let job = DeadSummary {
-            id: id.clone(),
-            died_at_ms: 1_763_740_800_000,
-            class: Some("trap".to_owned()),
-            reason: Some("un\x1b[31mreachable".to_owned()),
-            attempt: Some(1),
-        };
-        model.saw_dead(vec![job]);
-        let text = screen(&mut model);
-        assert!(text.contains("trap") && text.contains("42") && !text.contains('\x1b'), "{text}");
-        assert_eq!(press(&mut model, "\n"), Action::Details(name("order.close"), id.clone()));
-        assert_eq!(press(&mut model, "ry"), Action::Requeue(name("order.close"), id));
-        press(&mut model, "R");
-        assert!(screen(&mut model).contains("Requeue all 4 dead jobs"));
-        assert_eq!(press(&mut model, "y"), Action::RequeueAll(name("order.close")));
-        press(&mut model, "\x1b");
-        assert!(model.open.is_none());
-    }
-
-    #[test]
-    fn the_selected_topic_stays_selected_when_others_appear() {
-        let mut model = model();
-        press(&mut model, "j");
-        let topics =
-            vec![topic("a.new.one", 0, 0), topic("mail", 1, 0), topic("order.close", 2, 4)];
-        model.saw(Snapshot { topics, ..Snapshot::default() });
-        assert_eq!(model.current().map(|topic| topic.topic.as_str()), Some("order.close"));
-    }
 }

@@ -152,8 +152,8 @@ pub(super) async fn show(
     JobPath { topic, id }: JobPath,
 ) -> Result<Json<JobResponse>, Problem> {
     match server.queue.get(&topic, &id).await? {
-        Some(job) if job.dead.is_some() => Ok(Json(JobResponse::new(&topic, job))),
-        job => Err(not_dead(&topic, &id, job.as_ref())),
+        Some(job) if job.dead.is_some() => Ok(Json(JobResponse::read(&server, &topic, job).await?)),
+        job => Err(not_dead(&server, &topic, &id, job.as_ref()).await),
     }
 }
 
@@ -180,7 +180,10 @@ pub(super) async fn requeue_one(
             format!("dead job {id} of {topic} was not requeued: a live job has its id"),
             "wait until that job has ended, or cancel it",
         )),
-        _ => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
+        _ => {
+            let job = server.queue.get(&topic, &id).await?;
+            Err(not_dead(&server, &topic, &id, job.as_ref()).await)
+        }
     }
 }
 
@@ -216,7 +219,10 @@ pub(super) async fn purge_one(
     JobPath { topic, id }: JobPath,
 ) -> Result<Json<PurgeResponse>, Problem> {
     match server.queue.prune(&topic, std::slice::from_ref(&id)).await? {
-        0 => Err(not_dead(&topic, &id, server.queue.get(&topic, &id).await?.as_ref())),
+        0 => {
+            let job = server.queue.get(&topic, &id).await?;
+            Err(not_dead(&server, &topic, &id, job.as_ref()).await)
+        }
         purged => {
             server.events.report(&topic, &id, EventKind::Purged);
             Ok(Json(PurgeResponse { purged }))
@@ -267,12 +273,19 @@ fn class(text: Option<&str>) -> Result<Option<FailureClass>, Problem> {
     class.map_err(|why| Problem::bad(why, "send one of these classes").of("class"))
 }
 
-fn not_dead(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Problem {
+async fn not_dead(
+    server: &ServerState,
+    topic: &TopicName,
+    id: &JobId,
+    job: Option<&Job>,
+) -> Problem {
     let remedy = "GET …/dead lists dead jobs";
     match job {
-        None => {
-            Problem::new(UNKNOWN_JOB, format!("no job {id} is known in {topic}"), remedy).of("id")
-        }
+        None => match known(server, topic).await {
+            Err(problem) => problem,
+            Ok(()) => Problem::new(UNKNOWN_JOB, format!("no job {id} is known in {topic}"), remedy)
+                .of("id"),
+        },
         Some(job) => {
             let detail = format!("job {id} of {topic} is {}, not dead", job.state.word());
             Problem::new(NOT_DEAD, detail, remedy).now(Some(job))

@@ -16,18 +16,26 @@ use crate::http::state::{ServerState, known};
 use crate::observe::events::EventKind;
 use crate::service::due::{DueCheck, due};
 use crate::service::schema::{DurationText, IdText, ShownJob, TopicText};
+use crate::service::timeline::Timeline;
 
-/// A job; the JSON response.
+/// A job and its life; the JSON response.
 #[derive(Serialize)]
 pub(super) struct JobResponse {
     topic: String,
     #[serde(flatten)]
     job: Job,
+    #[serde(flatten)]
+    life: Timeline,
 }
 
 impl JobResponse {
-    pub(super) fn new(topic: &TopicName, job: Job) -> Self {
-        Self { topic: topic.to_string(), job }
+    pub(super) async fn read(
+        server: &ServerState,
+        topic: &TopicName,
+        job: Job,
+    ) -> Result<Self, Problem> {
+        let life = Timeline::read(&server.queue, topic, &job).await?;
+        Ok(Self { topic: topic.to_string(), job, life })
     }
 }
 
@@ -57,8 +65,8 @@ pub(super) struct RescheduleBody {
 
 /// Get a job
 ///
-/// In any state: due time, payload and options, attempts and last error, current lease, and the
-/// failure or the result.
+/// In any state: due time, payload and options, attempts and last error, current lease, the failure or
+/// the result, and the timeline of what happened to it, as far as Redis has it.
 #[utoipa::path(
     get,
     path = "/v1/topics/{topic}/jobs/{id}",
@@ -70,9 +78,11 @@ pub(super) async fn get(
     State(server): State<ServerState>,
     JobPath { topic, id }: JobPath,
 ) -> Result<Json<JobResponse>, Problem> {
-    let job = server.queue.get(&topic, &id).await?;
-    let job = job.ok_or_else(|| unknown_job(&topic, &id))?;
-    Ok(Json(JobResponse::new(&topic, job)))
+    let Some(job) = server.queue.get(&topic, &id).await? else {
+        known(&server, &topic).await?;
+        return Err(unknown_job(&topic, &id));
+    };
+    Ok(Json(JobResponse::read(&server, &topic, job).await?))
 }
 
 /// Cancel a job before it runs

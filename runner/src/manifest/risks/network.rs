@@ -79,15 +79,18 @@ fn is_loopback(origin: &Origin) -> bool {
 /// Whether requests to an origin may leave the local network, judged by its name or address.
 fn is_outside(origin: &Origin) -> bool {
     match (origin.name(), origin.address()) {
-        (Some(name), _) => {
-            let is_below = |end: &str| {
-                name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            };
-            name.contains('.') && !INSIDE.iter().any(|end| is_below(end))
-        }
+        (Some(name), _) => !is_inside(name),
         (None, Some(address)) => is_public(address),
         (None, None) => true,
     }
+}
+
+/// Whether no public name has this form.
+pub(super) fn is_inside(name: &str) -> bool {
+    let is_below = |end: &&str| {
+        name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    !name.contains('.') || INSIDE.iter().any(|end| is_below(&end))
 }
 
 #[cfg(test)]

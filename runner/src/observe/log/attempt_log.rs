@@ -1,21 +1,42 @@
-//! The log line of an attempt, written once its verdict is settled. It contains only costs that are not
-//! zero.
+//! The log line of an attempt, written once its verdict is settled: at level info, an attempt that failed at
+//! warn, a job that died at error. It contains no empty field, and no cost that is zero.
 
 use std::time::Duration;
 
-use duebox_job::TopicName;
+use duebox_job::{TopicName, format_duration};
 use duebox_queue::Settled;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::observe::attempt_record::AttemptRecord;
 
 /// The target of these lines, which log filters name: it does not follow the module.
 const TARGET: &str = "duebox::job";
 
+/// Writes the line of a settled attempt at a level.
+macro_rules! line {
+    ($log:ident, $record:ident, $topic:ident, $settled:ident) => {{
+        let (verdict, class, reason) = $record.verdict_words();
+        let cost = &$record.cost;
+        $log!(
+            target: TARGET, topic = %$topic, job_id = %$record.id, attempt = $record.attempt, verdict,
+            class = if_text(class), reason = if_text(reason), settled = $settled.word(),
+            next_attempt_in_ms = $record.next_attempt($settled).map(millis),
+            digest = $record.digest.map(|digest| tracing::field::display(digest.short())),
+            wall_ms = millis(cost.wall), late_ms = millis($record.late),
+            cpu_ms = $record.digest.map(|_| millis(cost.cpu)),
+            memory_peak_bytes = if_any(cost.memory_peak),
+            fuel = cost.fuel, host_calls = if_any(cost.host_calls),
+            bytes_in = if_any(cost.bytes_in), bytes_out = if_any(cost.bytes_out),
+            log_lines_dropped = if_any(cost.log_lines_dropped),
+            "{}", $record.describe($settled)
+        );
+    }};
+}
+
 impl AttemptRecord {
     /// Writes the line.
     pub fn log(&self, topic: &TopicName, settled: Settled) {
-        let (verdict, class, reason) = self.verdict_words();
+        let (verdict, ..) = self.verdict_words();
         if settled == Settled::Lost {
             warn!(target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, verdict,
                 "the lease was lost before the verdict; another runner has the job, or settled it");
@@ -25,22 +46,39 @@ impl AttemptRecord {
             debug!(target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, "job released: it did not start in time");
             return;
         }
-        if !tracing::enabled!(tracing::Level::INFO) {
-            return;
+        match (settled, self.class()) {
+            (Settled::Dead, _) => line!(error, self, topic, settled),
+            (Settled::Retry | Settled::Discarded, Some(_)) => line!(warn, self, topic, settled),
+            _ => line!(info, self, topic, settled),
         }
-        let digest = self.digest.map(|digest| digest.short()).unwrap_or_default();
-        let cost = &self.cost;
-        info!(
-            target: TARGET, %topic, job_id = %self.id, attempt = self.attempt, verdict, class, reason,
-            settled = settled.word(), digest,
-            wall_ms = millis(cost.wall), late_ms = millis(self.late),
-            cpu_ms = self.digest.map(|_| millis(cost.cpu)), memory_peak_bytes = if_any(cost.memory_peak),
-            fuel = cost.fuel, host_calls = if_any(cost.host_calls),
-            bytes_in = if_any(cost.bytes_in), bytes_out = if_any(cost.bytes_out),
-            log_lines_dropped = if_any(cost.log_lines_dropped),
-            "job {}", settled.word()
-        );
     }
+
+    /// When the next attempt is due, if this one is followed by another.
+    fn next_attempt(&self, settled: Settled) -> Option<Duration> {
+        let is_followed = matches!(settled, Settled::Retry | Settled::Snoozed | Settled::Released);
+        self.next_in.filter(|_| is_followed)
+    }
+
+    /// What became of the job, for people.
+    fn describe(&self, settled: Settled) -> String {
+        let mut text = format!("job {}", settled.word());
+        if let (Some(max), Some(_)) = (self.max_attempts, self.class()) {
+            text.push_str(&format!(": attempt {} of {max} failed", self.attempt));
+        }
+        if let Some(next_in) = self.next_attempt(settled) {
+            // Milliseconds of a long wait tell nothing; the field has them.
+            let ms = u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX);
+            let ms = if ms < 10_000 { ms } else { ms - ms % 1_000 };
+            let next_in = format_duration(Duration::from_millis(ms));
+            text.push_str(&format!(", the next one is in {next_in}"));
+        }
+        text
+    }
+}
+
+/// Omits empty texts.
+fn if_text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 /// Omits counts of zero.
@@ -51,4 +89,30 @@ fn if_any(count: u64) -> Option<u64> {
 /// Milliseconds with three decimals.
 pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use duebox_job::{Failure, FailureClass, JobId, Outcome};
+
+    use super::*;
+
+    fn failed(next_in: Option<Duration>) -> AttemptRecord {
+        let (class, reason) = (FailureClass::Trap, "unreachable".to_owned());
+        let outcome = Outcome::Failed(Failure { class, reason, retry_after: None });
+        let record = AttemptRecord::not_run(JobId::from_redis("42"), 2, outcome);
+        AttemptRecord { max_attempts: Some(5), next_in, ..record }
+    }
+
+    #[test]
+    fn a_retried_job_tells_when_its_next_attempt_is() {
+        let minutes = Some(Duration::from_secs(120));
+        let text = failed(minutes).describe(Settled::Retry);
+        assert_eq!(text, "job retry: attempt 2 of 5 failed, the next one is in 2m");
+        assert_eq!(failed(minutes).describe(Settled::Dead), "job dead: attempt 2 of 5 failed");
+        let acked = AttemptRecord::not_run(JobId::from_redis("42"), 1, Outcome::Acked);
+        assert_eq!(acked.describe(Settled::Done), "job done");
+        let snoozed = AttemptRecord { next_in: minutes, ..acked };
+        assert_eq!(snoozed.describe(Settled::Snoozed), "job snoozed, the next one is in 2m");
+    }
 }

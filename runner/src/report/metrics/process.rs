@@ -20,6 +20,17 @@ pub(super) struct Process {
     files_max: Option<u64>,
 }
 
+/// Resident memory of this process; `None` if the system does not tell.
+pub(in crate::report) fn resident_bytes() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let stat = procfs::process::Process::myself().ok()?.stat().ok()?;
+        Some(stat.rss_bytes().get())
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 impl Process {
     #[cfg(not(target_os = "linux"))]
     pub(super) fn read() -> Self {

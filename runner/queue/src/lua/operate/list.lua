@@ -9,6 +9,7 @@
 -- or '' for each of at most n that are of the class
 -- @include now
 -- @include number
+-- @include rank
 local LOOKED_AT_MAX = 1000
 -- Bytes of infos that one call reads, unless the first one alone has more; and infos read at once.
 local BYTES_MAX, PART = 4194304, 32
@@ -27,40 +28,14 @@ end
 if not n then return refuse('list takes 1 to 1000 jobs') end
 local entries, infos = list[1], list[2]
 
--- True if one id sorts before another of the same time: byte by byte, as Redis sorts.
-local function is_before(one, other)
-  for i = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, i), string.byte(other, i)
-    if a ~= b then return a < b end
-  end
-  return #one < #other
-end
-
--- Entries before this place, oldest first. The id need not exist.
-local function rank_of(time, id)
-  local low = redis.call('ZCOUNT', entries, '-inf', '(' .. time)
-  local high = low + redis.call('ZCOUNT', entries, time, time)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if is_before(redis.call('ZRANGE', entries, middle, middle)[1], id) then
-      low = middle + 1
-    else
-      high = middle
-    end
-  end
-  return low
-end
-
 -- The entries of the span have the ranks from `first` to `past` - 1.
 local first = redis.call('ZCOUNT', entries, '-inf', '(' .. whole(since))
 local past = redis.call('ZCOUNT', entries, '-inf', whole(latest))
 if seen_at ~= '' then
-  local rank = rank_of(seen_at, seen)
   if newest then
-    past = math.min(past, rank)
+    past = math.min(past, rank_of(entries, seen_at, seen))
   else
-    local is_there = tonumber(redis.call('ZSCORE', entries, seen) or '') == tonumber(seen_at)
-    first = math.max(first, is_there and rank + 1 or rank)
+    first = math.max(first, rank_after(entries, seen_at, seen))
   end
 end
 local looks = class == '' and n or LOOKED_AT_MAX

@@ -1,0 +1,105 @@
+//! The jobs of an opened topic: the list of one state, and one job with its timeline.
+
+use duebox_queue::{Job, JobState, ListedJob};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::widgets::{Block, Paragraph, Row, Table, Wrap};
+
+use super::{HEAD, SELECTED};
+use crate::cli::get;
+use crate::cli::support::output;
+use crate::cli::top::model::Open;
+use crate::service::timeline::Timeline;
+
+/// Bytes of a payload that are shown.
+const PAYLOAD_MAX: usize = 4 << 10;
+
+/// Draws the jobs of the state that is listed.
+pub(super) fn draw_list(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
+    if open.jobs.is_empty() {
+        let none =
+            format!("this topic has no {} jobs; Tab shows the next state", open.state.word());
+        frame.render_widget(Paragraph::new(none), area);
+        return;
+    }
+    let row = |job: &ListedJob| {
+        Row::new([
+            output::one_line(&job.id.to_string()),
+            output::time(job.at_ms),
+            job.class.clone().unwrap_or_default(),
+            output::one_line(job.reason.as_deref().unwrap_or_default()),
+        ])
+    };
+    let widths =
+        [Constraint::Max(36), Constraint::Length(24), Constraint::Length(14), Constraint::Min(4)];
+    let head = Row::new(["id", time_of(open.state), "class", "reason"]).style(HEAD);
+    let table =
+        Table::new(open.jobs.iter().map(row), widths).header(head).row_highlight_style(SELECTED);
+    frame.render_stateful_widget(table, area, &mut open.table);
+}
+
+/// What the time of a job in this state is.
+fn time_of(state: JobState) -> &'static str {
+    match state {
+        JobState::Pending | JobState::Ready | JobState::Blocked => "due",
+        JobState::Unack => "lease ends",
+        JobState::Retry => "next attempt",
+        JobState::Dead => "died",
+        JobState::Done | JobState::Held => "done",
+    }
+}
+
+/// Draws one job.
+pub(super) fn draw_details(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (job, life): (&Job, &Timeline),
+    scroll: u16,
+) {
+    let block = Block::bordered().title(format!(" {} ", output::one_line(&job.id.to_string())));
+    let text = Paragraph::new(details(job, life)).wrap(Wrap { trim: false }).scroll((scroll, 0));
+    frame.render_widget(text.block(block), area);
+}
+
+/// The record of a job, one item per line.
+fn details(job: &Job, life: &Timeline) -> String {
+    let mut lines = vec![format!("state: {}", job.state.word())];
+    if job.failures > 0 {
+        lines.push(format!("failed attempts: {}", job.failures));
+    }
+    let dead = job.dead.as_ref().map(|dead| &dead.info);
+    if let Some(info) = dead.or(job.last_error.as_ref()) {
+        for name in ["class", "reason", "attempt", "digest", "wall_ms", "runner", "trace"] {
+            match &info[name] {
+                serde_json::Value::Null => {}
+                serde_json::Value::String(text) => {
+                    lines.push(format!("{name}: {}", plain_lines(text)));
+                }
+                value => lines.push(format!("{name}: {value}")),
+            }
+        }
+        let log = info["log"].as_array().into_iter().flatten();
+        let log: Vec<String> = log.filter_map(|line| Some(plain_lines(line.as_str()?))).collect();
+        if !log.is_empty() {
+            lines.push(format!("log:\n  {}", log.join("\n  ")));
+        }
+    }
+    let moments = get::timeline_lines(life);
+    if !moments.is_empty() {
+        lines.push(format!("timeline:\n  {}", moments.join("\n  ")));
+    }
+    if let Some(trace) = &life.trace_id {
+        lines.push(format!("trace id: {trace}"));
+    }
+    if let Some(payload) = &job.payload {
+        let shown = &payload[..payload.len().min(PAYLOAD_MAX)];
+        let text = plain_lines(&String::from_utf8_lossy(shown));
+        lines.push(format!("payload, {} bytes:\n{text}", payload.len()));
+    }
+    lines.join("\n")
+}
+
+/// Text of a guest or a producer, with its lines kept and control characters escaped.
+fn plain_lines(text: &str) -> String {
+    text.lines().map(output::one_line).collect::<Vec<_>>().join("\n")
+}
