@@ -2,5 +2,7 @@
 //!
 //! Nothing here changes the state that it reports.
 
+mod manifest_refusal;
 pub mod metrics;
+pub mod process;
 pub mod status;

@@ -11,6 +11,7 @@ use crate::background::{
     durability, limits, maintenance, poller, recovery, scheduler, wake_up_listener,
 };
 use crate::observe::supervision::{Supervision, TaskKind};
+use crate::report::process::ProcessSources;
 use crate::report::status;
 
 /// Starts loops.
@@ -105,9 +106,14 @@ impl Supervisor {
         let base = (services.queue.clone(), Arc::clone(&services.outage));
         loops
             .keep(TaskKind::Recovery, base.clone(), |(queue, outage)| recovery::run(queue, outage));
+        let process = ProcessSources {
+            slots: services.executor.slots.clone(),
+            slots_max: self.manifest.runner.max_jobs,
+            sandbox: Arc::clone(&services.sandbox),
+        };
         let handles = (
             base,
-            (Arc::clone(&services.runner_id), api),
+            (Arc::clone(&services.runner_id), api, process),
             published.watched.subscribe(),
             published.refused.subscribe(),
         );

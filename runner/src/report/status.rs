@@ -17,13 +17,17 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
+pub use super::manifest_refusal::ManifestRefusal;
+use super::process::{ProcessSources, ProcessStatus};
 use crate::deploy::binding::{self, Bound, CanaryHandler};
 use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::history::{History, HistoryEvent};
-use crate::manifest::{ManifestError, percent};
+use crate::manifest::percent;
 use crate::observe::counters::Counters;
+use crate::observe::failure_reasons::{FailureReason, FailureReasons};
 use crate::observe::module_stats::{ModuleStats, Sums};
 use crate::observe::recent_attempts::RecentAttempts;
+use crate::observe::tally::Tally;
 use crate::redis_host::outage::Outage;
 
 /// How often changes are detected.
@@ -35,11 +39,11 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: usize = 16 << 10;
 /// Maximum number of topics in a report; further topics are counted. A topic takes about 500 bytes.
 const TOPICS_MAX: usize = 1_000;
-/// Maximum size of a manifest problem in a report, in bytes.
-const PROBLEM_BYTES_MAX: usize = 1 << 10;
 /// Maximum number of events of all topics together; beyond it, each topic reports only its last
 /// event. An event takes about 130 bytes, plus up to 1 KiB for its reason.
 const EVENTS_MAX: usize = 2_000;
+/// Maximum number of reported reasons of a topic. A reason takes at most 500 bytes.
+const REASONS_MAX: usize = 4;
 
 /// The report of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,20 +69,9 @@ pub struct Status {
     /// Set while the current manifest file is refused and the previous manifest is in use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub manifest_refused: Option<ManifestRefusal>,
-}
-
-/// A manifest that was refused at a reload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ManifestRefusal {
-    /// Since when the file has been invalid, unix ms by the daemon's clock.
-    pub since_ms: u64,
-    /// The first problem: one line, at most 1 KiB.
-    pub problem: String,
-    /// Line of the problem, from 1; `None` if it has no line.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub line: Option<usize>,
-    /// Total number of problems.
-    pub problems: usize,
+    /// Its process.
+    #[serde(default)]
+    pub process: ProcessStatus,
 }
 
 /// A topic with a handler, or an entry of the manifest without a valid module.
@@ -108,6 +101,12 @@ pub struct TopicStatus {
     pub modules: Vec<ModuleStatus>,
     /// Totals, including modules that are no longer listed.
     pub total: Sums,
+    /// All attempts, for the history of other daemons.
+    #[serde(skip_serializing_if = "Tally::is_empty", default)]
+    pub tally: Tally,
+    /// Why attempts failed, the most recent first; at most 4 reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub failures: Vec<FailureReason>,
 }
 
 /// A canary module.
@@ -167,6 +166,8 @@ pub struct Serving {
     pub module_stats: Arc<ModuleStats>,
     /// Its recent attempts in this process.
     pub recent_attempts: Arc<RecentAttempts>,
+    /// Why attempts failed in this process.
+    pub failure_reasons: Arc<FailureReasons>,
     /// The topic's breaker.
     pub breaker: Arc<Breaker>,
 }
@@ -196,10 +197,10 @@ struct TopicChanges {
     events: u64,
 }
 
-/// Publishes the report of a runner with this id and API address until the sender is dropped.
+/// Publishes the report of a runner with this id, API address and process until the sender is dropped.
 pub async fn publish(
     queue: Queue,
-    (runner_id, api): (Arc<str>, Option<SocketAddr>),
+    (runner_id, api, process): (Arc<str>, Option<SocketAddr>, ProcessSources),
     mut topics: watch::Receiver<AllWatched>,
     refused: watch::Receiver<Option<ManifestRefusal>>,
     outage: Arc<Outage>,
@@ -209,6 +210,7 @@ pub async fn publish(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_refused = false;
     let mut published: Option<Published> = None;
+    let mut round_trip = None;
     loop {
         tick.tick().await;
         if topics.has_changed().is_err() {
@@ -222,13 +224,16 @@ pub async fn publish(
             continue;
         }
         let at = Instant::now();
-        let mut status = Status::new(&runner_id, started_at_ms, &watched);
+        let mut status = Status::of_topics(&runner_id, started_at_ms, &watched);
         status.api = api;
         status.manifest_refused.clone_from(&changes.1);
+        status.process = process.read(round_trip);
         // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
         let report = Published { at, changes, attempts, bytes: json.len() };
-        match queue.publish_status(&runner_id, &json).await {
+        let (sent, result) = (Instant::now(), queue.publish_status(&runner_id, &json).await);
+        round_trip = result.is_ok().then(|| sent.elapsed());
+        match result {
             Ok(()) => {
                 published = Some(report);
                 is_refused = false;
@@ -258,7 +263,8 @@ impl Published {
 }
 
 impl Status {
-    fn new(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
+    /// The report of these topics.
+    pub fn of_topics(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
         let mut events_left = EVENTS_MAX;
         let topics =
             watched.iter().take(TOPICS_MAX).map(|watched| watched.status(&mut events_left));
@@ -272,23 +278,7 @@ impl Status {
             topics: topics.collect(),
             more_topics: watched.len().saturating_sub(TOPICS_MAX),
             manifest_refused: None,
-        }
-    }
-}
-
-impl ManifestRefusal {
-    /// The refusal of a manifest now; `before` is the previous refusal, if no valid manifest came
-    /// since.
-    pub fn of(error: &ManifestError, before: Option<&Self>) -> Self {
-        let problems = error.problems();
-        let first = problems.first();
-        let line = first.map_or("", |first| first.message.lines().next().unwrap_or_default());
-        let end = line.floor_char_boundary(PROBLEM_BYTES_MAX);
-        Self {
-            since_ms: before.map_or_else(now_ms, |before| before.since_ms),
-            problem: line[..end].to_owned(),
-            line: first.and_then(|first| first.line),
-            problems: problems.len(),
+            process: ProcessStatus::default(),
         }
     }
 }
@@ -340,7 +330,15 @@ impl Watched {
             breaker: serving.and_then(|serving| BreakerStatus::of(serving.breaker.state())),
             modules: modules.into_iter().map(module).collect(),
             total: serving.map(|serving| serving.module_stats.total()).unwrap_or_default(),
+            tally: serving.map(|serving| Tally::of(&serving.counters)).unwrap_or_default(),
+            failures: serving.map(Serving::reasons).unwrap_or_default(),
         }
+    }
+}
+
+impl Serving {
+    fn reasons(&self) -> Vec<FailureReason> {
+        self.failure_reasons.latest(REASONS_MAX)
     }
 }
 
@@ -367,7 +365,7 @@ impl BreakerStatus {
     }
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 

@@ -182,6 +182,32 @@ impl Browser {
         self.post("/actions", &json!({ "actions": [keyboard] }));
     }
 
+    /// Drags with the mouse over an element, between these parts of its width.
+    #[track_caller]
+    pub(super) fn drag(&self, selector: &str, from: f64, to: f64) {
+        let script = format!(
+            "const node = document.querySelector({}); node.scrollIntoView({{ block: 'center' }}); \
+             const box = node.getBoundingClientRect(); return [box.left, box.width, box.top + box.height / 2]",
+            json!(selector)
+        );
+        let place = self.run(&script);
+        let [left, width, y] = [0, 1, 2].map(|at| place[at].as_f64().unwrap());
+        let to_part = |part: f64| {
+            let (x, y) = ((left + width * part) as i64, y as i64);
+            json!({ "type": "pointerMove", "duration": 50, "origin": "viewport", "x": x, "y": y })
+        };
+        let strokes = json!([
+            to_part(from),
+            { "type": "pointerDown", "button": 0 },
+            to_part((from + to) / 2.0),
+            to_part(to),
+            { "type": "pointerUp", "button": 0 },
+        ]);
+        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": strokes,
+            "parameters": { "pointerType": "mouse" } });
+        self.post("/actions", &json!({ "actions": [mouse] }));
+    }
+
     #[track_caller]
     fn element(&self, selector: &str) -> String {
         let by = json!({ "using": "css selector", "value": selector });

@@ -256,6 +256,8 @@ fn duration_text(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::tally::Tally;
+    use crate::report::process::ProcessStatus;
     use crate::report::status::{CanaryStatus, ModuleStatus};
 
     fn sums(jobs: u64, failed: u64, wall_ms: u64) -> Sums {
@@ -278,6 +280,8 @@ mod tests {
             breaker,
             modules: modules.into(),
             total,
+            tally: Tally::default(),
+            failures: Vec::new(),
         };
         Status {
             runner: "5-a".to_owned(),
@@ -289,6 +293,7 @@ mod tests {
             topics: vec![topic],
             more_topics: 0,
             manifest_refused: None,
+            process: ProcessStatus::default(),
         }
     }
 
