@@ -9,6 +9,8 @@ import { Plot } from './plot.js';
 const SPANS = [['10m', '10 min', 600e3], ['1h', '1 hour', 3_600e3], ['6h', '6 hours', 21_600e3], ['48h', '2 days', 172_800e3]];
 const STEPS = 120;
 const STEPS_ZOOMED = 720;
+/** The fewest steps of a chart of a daemon that has just started. */
+const STEPS_MIN = 12;
 const EVERY_MIN_MS = 2_000;
 const EVERY_MAX_MS = 30_000;
 
@@ -77,6 +79,13 @@ function cut(history, { from, until }) {
   return { ...part(lists), failures, topics, from_ms: history.from_ms + first * history.step_ms };
 }
 
+/** The range of a response, without most of the time before the daemon started: as much of it is shown as of the time since. */
+function recorded(history) {
+  const until = history.from_ms + history.acked.length * history.step_ms;
+  const known = Math.max(STEPS_MIN * history.step_ms, 2 * (history.now_ms - history.since_ms));
+  return { from: Math.max(history.from_ms, until - known), until };
+}
+
 /** The history of a topic, or of all; `kinds` are its charts. */
 export class History {
   constructor({ topic, kinds, withTopics = false, onLoad }) {
@@ -124,7 +133,7 @@ export class History {
     const ahead = history.now_ms - Date.now();
     this.now = () => Date.now() + ahead;
     this.next = performance.now() + Math.min(EVERY_MAX_MS, Math.max(EVERY_MIN_MS, history.step_ms));
-    this.show(this.zoom ? cut(history, this.zoom) : history);
+    this.show(cut(history, this.zoom ?? recorded(history)));
     this.onLoad?.(history);
   }
 

@@ -8,6 +8,9 @@ import { chip } from './states.js';
 
 const LIVE = ['pending', 'ready', 'blocked', 'retry', 'unack'];
 
+/** Attempts are timed by their daemon and ends by Redis: an end within this time before an attempt is its end. */
+const CLOCKS_MS = 2_000;
+
 /** The link of a job's view. */
 export const jobLink = (topic, id) => `#/topics/${encodeURIComponent(topic)}/jobs/${encodeURIComponent(id)}`;
 
@@ -130,13 +133,14 @@ function timeline(job, attempts) {
       text: [info.reason, info.wall_ms !== undefined && `ran ${span(info.wall_ms)}`, info.digest && `module ${short(info.digest)}`].filter(Boolean).join(' · '),
     });
   }
-  const add = (at, kind, title, text = '') => at !== undefined && at !== null && events.push({ at, kind, title, text });
-  add(job.dead?.died_at_ms, 'bad', 'Dead', 'Kept until it is requeued, purged or past its retention');
-  add(job.done?.done_at_ms, 'good', 'Done');
+  const add = (at, kind, title, text = '', order = 0) => at !== undefined && at !== null && events.push({ at, kind, title, text, order });
+  add(job.dead?.died_at_ms, 'bad', 'Dead', 'Kept until it is requeued, purged or past its retention', CLOCKS_MS);
+  add(job.done?.done_at_ms, 'good', 'Done', '', CLOCKS_MS);
   add(job.lease && Math.max(job.lease.expires_at_ms, 0), 'calm', 'Lease ends', `unless ${job.lease?.holder ?? 'its holder'} renews it`);
   if (LIVE.includes(job.state) && !job.lease) add(job.due_at_ms, 'calm', job.state === 'retry' ? 'Next attempt' : 'Due');
   add(job.successor_due_at_ms, 'calm', 'Due again', 'It was pushed again while it ran');
-  events.sort((one, other) => (one.at ?? 0) - (other.at ?? 0) || (one.order ?? 0) - (other.order ?? 0));
+  const place = ({ at = 0, order = 0 }) => at + order;
+  events.sort((one, other) => place(one) - place(other));
   const earlier = job.failures - events.filter((event) => event.kind === 'bad' && event.title.startsWith('Attempt')).length;
   if (earlier > 0) events.unshift({ kind: 'bad', title: `${earlier} earlier failed ${earlier === 1 ? 'attempt' : 'attempts'}`, text: 'in other daemons, or too long ago for this one to remember' });
   return el('ol', { class: 'timeline', id: 'timeline' }, events.map(({ at, kind, title, text }) =>

@@ -1,7 +1,7 @@
 // A chart over time: stacked bars or lines, with axes, a legend, a tooltip for pointer and keys, and a brush that
 // zooms. Its colours come from the style, by the class of each series.
 
-import { draw, el, setText } from './dom.js';
+import { draw, el } from './dom.js';
 
 const HEIGHT = 168;
 const EDGE = { left: 52, right: 10, top: 10, bottom: 22 };
@@ -14,10 +14,10 @@ const seconds = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2
 const minutes = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 const days = new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 
-/** A chart. `series` are `{ key, label, tone }`; `say` formats a value, `axis` a value of the axis. */
+/** A chart. `series` are `{ key, label, tone }`; `say` formats a value. */
 export class Plot {
-  constructor({ id, title, unit, series, say, axis = say, isStacked = false, floor = 1, note = null, onZoom }) {
-    Object.assign(this, { id, title, series, say, axis, isStacked, floor, note, onZoom });
+  constructor({ id, title, unit, series, say, isStacked = false, floor = 1, note = null, onZoom }) {
+    Object.assign(this, { id, title, series, say, isStacked, floor, note, onZoom });
     this.at = null;
     this.unit = el('small', {}, unit);
     this.legend = el('span', { class: 'legend' });
@@ -130,7 +130,7 @@ export class Plot {
     this.stepWidth = (width - EDGE.left - EDGE.right) / Math.max(1, steps);
     const bottom = HEIGHT - EDGE.bottom;
     const x = (step) => EDGE.left + step * this.stepWidth;
-    const ticks = niceTicks(Math.max(this.floor, this.most(steps)), this.axis === this.say ? 3 : 3);
+    const ticks = niceTicks(Math.max(this.floor, this.most(steps)));
     const top = ticks.at(-1);
     const y = (value) => bottom - (value / top) * (bottom - EDGE.top);
     const parts = [];
@@ -141,11 +141,13 @@ export class Plot {
     });
     for (const tick of ticks) {
       parts.push(draw('line', { class: 'grid', x1: EDGE.left, x2: width - EDGE.right, y1: y(tick), y2: y(tick) }));
-      parts.push(label(EDGE.left - 6, y(tick) + 4, this.axis(tick), 'end'));
+      parts.push(label(EDGE.left - 6, y(tick) + 4, this.say(tick), 'end'));
     }
     for (const [time, text] of timeLabels(fromMs, fromMs + steps * stepMs, width)) {
       const place = EDGE.left + ((time - fromMs) / stepMs) * this.stepWidth;
-      parts.push(draw('line', { class: 'grid', x1: place, x2: place, y1: bottom, y2: bottom + 4 }), label(place, HEIGHT - 5, text, 'middle'));
+      const anchor = place > width - 30 ? 'end' : 'middle';
+      parts.push(draw('line', { class: 'grid', x1: place, x2: place, y1: bottom, y2: bottom + 4 }),
+        label(Math.min(place, width - (anchor === 'end' ? 2 : 0)), HEIGHT - 5, text, anchor));
     }
     parts.push(...(this.isStacked ? this.bars(x, y, steps) : this.lines(x, y, steps)));
     if (unknown * this.stepWidth > 150) parts.push(label(x(0) + (unknown * this.stepWidth) / 2, EDGE.top + 16, 'not recorded yet', 'middle'));
@@ -192,8 +194,10 @@ export class Plot {
       let path = '';
       values.forEach((value, step) => {
         if (!isKnown(step)) return;
-        const place = `${x(step + 0.5).toFixed(1)} ${y(value).toFixed(1)}`;
-        path += step > 0 && isKnown(step - 1) ? `L${place}` : `M${place}h0.1`;
+        const [right, down] = [x(step + 0.5), y(value).toFixed(1)];
+        // A value between unknown ones is a dash.
+        if (step > 0 && isKnown(step - 1)) path += `L${right.toFixed(1)} ${down}`;
+        else path += `M${(right - 2).toFixed(1)} ${down}h4M${right.toFixed(1)} ${down}`;
       });
       return draw('path', { class: `line ${tone}`, d: path });
     });
@@ -207,10 +211,6 @@ export class Plot {
       return `${name}: now ${this.say(known.at(-1))}, at most ${this.say(Math.max(...known))}`;
     });
     return `${this.title}, ${this.unit.textContent}. ${said.join('; ')}. Arrow keys read single values.`;
-  }
-
-  setUnit(text) {
-    setText(this.unit, text);
   }
 
   close() {
