@@ -159,6 +159,9 @@ impl Browser {
             if self.run(&format!("return Boolean({there})")) != true {
                 return false;
             }
+            // The driver would scroll it below the header, which covers it.
+            let shown = "scrollIntoView({ block: 'center', behavior: 'instant' })";
+            self.run(&format!("document.querySelector({})?.{shown}", json!(selector)));
             let found = self.element(selector);
             let line = format!("POST {}/element/{found}/click", self.session);
             ask(self.at, &line, &[("content-type", "application/json")], b"{}").status == 200

@@ -87,9 +87,10 @@ export class RedisPage {
 
   async refresh() {
     await this.history.refresh();
+    // After a failure it is asked again at once: the turn goes on with an answer only.
+    const redis = this.turn % REDIS_EVERY === 0 && await get('/v1/redis');
     this.turn += 1;
-    if (this.turn % REDIS_EVERY !== 1) return;
-    const redis = await get('/v1/redis');
+    if (!redis) return;
     fill(this.facts, JSON.stringify(redis), () => [el('h2', {}, redis.version), el('span', { class: 'badges' },
       !redis.disk_ok && badge('bad', 'cannot write to its disk'), redis.aof === false && badge('warn', 'no append-only file'),
       redis.eviction && redis.eviction !== 'noeviction' && badge('bad', `evicts: ${redis.eviction}`)), this.describe(redis)]);
