@@ -1,6 +1,6 @@
 //! Records the history that the page and `/v1/history` show, from the start of the daemon on: each second what its own
 //! workers did and what other daemons report, and at most every ten seconds how many jobs wait. Redis is read on the
-//! server's own connection, apart from the job path.
+//! server's own connection, apart from the job path. While nothing happens it is read less often.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,11 @@ use crate::report::status::Status;
 const SECOND: Duration = Duration::from_secs(1);
 /// The bytes of reports that are read in a second, on average: with many topics or daemons they are read less often.
 const BYTES_PER_SECOND: usize = 64 << 10;
-/// How often waiting jobs are counted, for each of so many topics.
+/// How often a daemon that is alone looks for others.
+const ALONE_EVERY: Duration = Duration::from_secs(5);
+/// How often waiting jobs are counted while there are any or jobs run, for each of so many topics; and at least.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
+const COUNT_LEAST_EVERY: Duration = Duration::from_secs(60);
 const TOPICS_PER_COUNT: usize = 200;
 
 /// The history, and the clock by which it is kept.
@@ -34,6 +37,8 @@ pub(crate) struct Recorder {
     began_ms: u64,
     /// Since when a round trip to Redis has been under way.
     asked: Mutex<Option<Instant>>,
+    /// True if jobs ran since waiting jobs were counted.
+    is_active: AtomicBool,
     /// True after the first start of the task.
     has_started: AtomicBool,
 }
@@ -56,6 +61,7 @@ impl Default for Recorder {
             began,
             began_ms,
             asked: Mutex::new(None),
+            is_active: AtomicBool::new(true),
             has_started: AtomicBool::new(false),
         }
     }
@@ -97,6 +103,9 @@ async fn record_own(server: &ServerState, mut counts_all: bool) {
         // Topics of this process begin at 0.
         let topics = last.changes(tallies, |_| counts_all);
         counts_all = true;
+        if !topics.is_empty() {
+            recorder.is_active.store(true, Ordering::Relaxed);
+        }
         let waits = recorder.asked.lock().map(|asked| monotonic::now() - asked);
         let slow = waits.filter(|waited| *waited >= SECOND).map_or(0, micros);
         recorder.add(&topics, &Sample { redis_us: slow, ..Sample::default() });
@@ -117,7 +126,8 @@ async fn record_others(server: &ServerState) {
         match reply {
             Ok(statuses) => {
                 let bytes: usize = statuses.texts.iter().map(|(_, text)| text.len()).sum();
-                rest = rest.max(Duration::from_secs((bytes / BYTES_PER_SECOND) as u64));
+                let least = if bytes == 0 { ALONE_EVERY } else { SECOND };
+                rest = least.max(Duration::from_secs((bytes / BYTES_PER_SECOND) as u64));
                 let texts = statuses.texts.iter();
                 let all: Vec<Status> =
                     texts.filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
@@ -160,24 +170,35 @@ fn other_changes(
 
 /// Adds how many jobs wait, and how long they have been due.
 async fn record_waiting(server: &ServerState) {
+    let recorder = &server.recorder;
+    let (mut topics, mut counted_at, mut has_waiting) = (0_usize, None, true);
     loop {
-        let mut topics = 0;
-        match waiting(server).await {
-            Ok(samples) => {
-                topics = samples.len();
-                let mut total = Sample { is_counted: true, ..Sample::default() };
-                for (_, sample) in &samples {
-                    total.waiting = total.waiting.saturating_add(sample.waiting);
-                    total.overdue_ms = total.overdue_ms.max(sample.overdue_ms);
+        let is_due = counted_at.is_none_or(|at| monotonic::now() - at >= COUNT_LEAST_EVERY);
+        if recorder.is_active.swap(false, Ordering::Relaxed) || has_waiting || is_due {
+            counted_at = Some(monotonic::now());
+            match waiting(server).await {
+                Ok(samples) => {
+                    topics = samples.len();
+                    has_waiting = add_waiting(recorder, samples);
                 }
-                let some = samples.into_iter().filter(|(_, sample)| !sample.is_empty());
-                server.recorder.add(&some.collect::<Vec<_>>(), &total);
+                Err(problem) => debug!("waiting jobs were not counted: {}", problem.detail()),
             }
-            Err(problem) => debug!("waiting jobs were not counted: {}", problem.detail()),
         }
         let times = u32::try_from(topics.div_ceil(TOPICS_PER_COUNT)).unwrap_or(u32::MAX).max(1);
         tokio::time::sleep(COUNT_EVERY * times).await;
     }
+}
+
+/// Adds the waiting jobs of topics; returns whether there are any.
+fn add_waiting(recorder: &Recorder, samples: Vec<(TopicName, Sample)>) -> bool {
+    let mut total = Sample { is_counted: true, ..Sample::default() };
+    for (_, sample) in &samples {
+        total.waiting = total.waiting.saturating_add(sample.waiting);
+        total.overdue_ms = total.overdue_ms.max(sample.overdue_ms);
+    }
+    let some = samples.into_iter().filter(|(_, sample)| !sample.is_empty());
+    recorder.add(&some.collect::<Vec<_>>(), &total);
+    total.waiting > 0
 }
 
 impl<K: std::hash::Hash + Eq + Clone> Last<K> {

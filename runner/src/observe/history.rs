@@ -83,10 +83,11 @@ impl History {
     /// Adds what happened to topics, and what concerns all of them.
     pub fn add(&self, now_ms: u64, topics: &[(TopicName, Sample)], total: &Sample) {
         let mut state = self.state.lock();
+        state.rings.iter_mut().for_each(|ring| ring.advance(now_ms));
         let known: Vec<(Option<TopicId>, Sample)> =
             topics.iter().map(|(name, sample)| (state.id(name), *sample)).collect();
         for ring in &mut state.rings {
-            ring.add(now_ms, &known, total);
+            ring.add(&known, total);
         }
     }
 

@@ -49,13 +49,22 @@ impl Ring {
         self.reach * self.step_ms
     }
 
-    /// Adds to the step of this time. Time never goes back: an earlier one adds to the current step.
-    pub(super) fn add(&mut self, at_ms: u64, topics: &[(Option<TopicId>, Sample)], total: &Sample) {
-        let index = (at_ms / self.step_ms).max(self.open.index);
-        if index > self.open.index {
-            self.close();
-            self.open.index = index;
+    /// Begins the step of this time, and drops steps that are too old. Time never goes back.
+    pub(super) fn advance(&mut self, at_ms: u64) {
+        let index = at_ms / self.step_ms;
+        if index <= self.open.index {
+            return;
         }
+        self.close();
+        self.open.index = index;
+        while self.slots.front().is_some_and(|slot| slot.index + self.reach <= index) {
+            let dropped = self.slots.pop_front().map_or(0, |slot| slot.topics.len());
+            self.detail -= dropped;
+        }
+    }
+
+    /// Adds to the current step.
+    pub(super) fn add(&mut self, topics: &[(Option<TopicId>, Sample)], total: &Sample) {
         self.open.total.merge(total);
         for (id, sample) in topics {
             self.open.total.tally.merge(&sample.tally);
@@ -78,10 +87,6 @@ impl Ring {
         }
         self.detail += topic_bytes.len();
         self.slots.push_back(Slot { index, total: total_bytes.into(), topics: topic_bytes.into() });
-        while self.slots.front().is_some_and(|slot| slot.index + self.reach <= index) {
-            let dropped = self.slots.pop_front().map_or(0, |slot| slot.topics.len());
-            self.detail -= dropped;
-        }
         let mut at = self.slots.partition_point(|slot| slot.index < self.dropped_before);
         while self.detail > self.detail_max && at < self.slots.len() {
             self.dropped_before = self.slots[at].index + 1;
