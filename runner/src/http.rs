@@ -15,6 +15,7 @@
 //! | `body_memory.rs` | the memory of all request bodies |
 //! | `access.rs` · `cors.rs` | authentication and authorization; pages of other sites |
 //! | `probes.rs` | liveness, readiness, startup and metrics |
+//! | `recorder.rs` | records the history of `/v1/history` |
 //! | `page.rs` | the page for people |
 //! | `fuzzing.rs` | the API over a pipe, for the fuzz targets |
 
@@ -36,6 +37,7 @@ mod params;
 mod path;
 pub(crate) mod probes;
 mod problem;
+mod recorder;
 mod routes;
 mod state;
 
@@ -59,8 +61,8 @@ use self::body_memory::BodyMemory;
 pub(crate) use self::listener::{BindError, Listening};
 use self::listener::{ConnectionSetup, ServedRoutes};
 use self::problem::{BUSY, INTERNAL, METHOD, Problem, UNKNOWN_PATH};
+use self::recorder::Recorder;
 use self::routes::events::Readers;
-use self::routes::samples::{self, Samples};
 use self::state::{Parts, ServerState};
 use crate::auth::sessions::Sessions;
 use crate::auth::tls::TlsPair;
@@ -141,8 +143,8 @@ pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
     drain: watch::Sender<Duration>,
     serving: JoinSet<anyhow::Result<()>>,
-    /// The task that samples topics for the page.
-    _sampler: JoinSet<anyhow::Result<()>>,
+    /// The task that records the history.
+    _recorder: JoinSet<anyhow::Result<()>>,
     /// The listener of the probes, which serves until the end.
     _probed: JoinSet<anyhow::Result<()>>,
     _never: watch::Sender<bool>,
@@ -196,7 +198,7 @@ impl HttpServer {
             watched,
             runner_id,
             sessions: Sessions::default(),
-            samples: Samples::default(),
+            recorder: Recorder::default(),
             pull_counters,
             traces,
             events,
@@ -212,9 +214,9 @@ impl HttpServer {
         let (threads, topic_discovery) = (&threads, &topic_discovery);
         let acceptor =
             Acceptor { threads, topic_discovery, drain: &drain, supervision: &supervision };
-        let [mut serving, mut probed, mut sampler] = [(); 3].map(|()| JoinSet::new());
+        let [mut serving, mut probed, mut recorder] = [(); 3].map(|()| JoinSet::new());
         if let Some(listening) = addresses.api {
-            sampler.spawn_on(sample(state.clone()), threads);
+            recorder.spawn_on(record(state.clone()), threads);
             info!(address = %listening.address(), "HTTP is served");
             let served = served_with_api(&state, probes.clone())?;
             acceptor.accept(&mut serving, listening, true, served, stops);
@@ -223,7 +225,7 @@ impl HttpServer {
             info!(address = %listening.address(), "probes are served");
             acceptor.accept(&mut probed, listening, false, served_alone(probes), never_stops);
         }
-        Ok(Self { stop, drain, serving, _sampler: sampler, _probed: probed, _never: never })
+        Ok(Self { stop, drain, serving, _recorder: recorder, _probed: probed, _never: never })
     }
 
     /// Accepts no more connections to the API, and waits up to `within` for open requests. Probes
@@ -240,10 +242,10 @@ impl HttpServer {
     }
 }
 
-/// Samples topics for the page; starts again after a panic.
-async fn sample(state: ServerState) -> anyhow::Result<()> {
+/// Records the history; starts again after a panic.
+async fn record(state: ServerState) -> anyhow::Result<()> {
     let supervision = state.supervision.clone();
-    supervision.keep(TaskKind::HttpSamples, || samples::keep(state.clone())).await
+    supervision.keep(TaskKind::HttpHistory, || recorder::record(state.clone())).await
 }
 
 /// State shared by the connections of all addresses.

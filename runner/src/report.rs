@@ -2,8 +2,8 @@
 //!
 //! Nothing here changes the state that it reports.
 
-pub mod daemon_load;
 mod lateness;
 mod manifest_refusal;
 pub mod metrics;
+pub mod process;
 pub mod status;

@@ -2,4 +2,6 @@
 
 mod browser;
 mod in_browser;
+mod views;
+mod walks;
 mod wire;

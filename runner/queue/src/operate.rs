@@ -14,3 +14,4 @@ pub(crate) mod pause;
 pub(crate) mod permissions;
 pub(crate) mod retention;
 pub(crate) mod scan;
+mod server_info;

@@ -11,7 +11,7 @@ use crate::background::{
     durability, limits, maintenance, poller, primaries, recovery, scheduler, wake_up_listener,
 };
 use crate::observe::supervision::{Supervision, TaskKind};
-use crate::report::daemon_load::LoadSource;
+use crate::report::process::ProcessSources;
 use crate::report::status::{self, Reporter};
 
 /// Starts loops.
@@ -109,12 +109,12 @@ impl Supervisor {
             let watched = primaries::watch(queue.clone(), primary_outages);
             tokio::join!(recovery::run(queue, outage), watched);
         });
-        let (slots, slots_max) = (services.executor.slots.clone(), self.manifest.runner.max_jobs);
-        let reporter = Reporter {
-            runner_id: Arc::clone(&services.runner_id),
-            api,
-            load: LoadSource::new(slots, slots_max, services.queue.latency_stats()),
-        };
+        let process = ProcessSources::new(
+            (services.executor.slots.clone(), self.manifest.runner.max_jobs),
+            Arc::clone(&services.sandbox),
+            services.queue.latency_stats(),
+        );
+        let reporter = Reporter { runner_id: Arc::clone(&services.runner_id), api, process };
         let handles =
             (base, reporter, published.watched.subscribe(), published.refused.subscribe());
         loops.keep(TaskKind::Status, handles, |((queue, outage), reporter, watched, refused)| {

@@ -175,6 +175,7 @@ impl Served {
             counters: Arc::clone(&workers.stats.counters),
             module_stats: Arc::clone(&workers.stats.module_stats),
             recent_attempts: Arc::clone(&workers.stats.recent_attempts),
+            failure_reasons: Arc::clone(&workers.stats.failure_reasons),
             breaker: Arc::clone(&workers.breaker),
         })
     }

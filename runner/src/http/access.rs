@@ -83,6 +83,15 @@ impl Caller {
         }
     }
 
+    /// Whether the caller sees every topic in lists.
+    pub(super) fn sees_all(&self) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Known(token) => token.topics().iter().any(|range| range == "*"),
+            Self::Anonymous => false,
+        }
+    }
+
     /// Refuses what the caller may not do.
     pub(super) fn check(
         &self,

@@ -13,8 +13,8 @@ use super::app;
 use super::body_memory::BodyMemory;
 use super::connection::Lane;
 use super::probes::Probes;
+use super::recorder::Recorder;
 use super::routes::events::Readers;
-use super::routes::samples::Samples;
 use super::state::{Parts, ServerState};
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::TopicDiscovery;
@@ -67,7 +67,7 @@ impl PipeServer {
             watched,
             runner_id: "fuzz".into(),
             sessions: Sessions::default(),
-            samples: Samples::default(),
+            recorder: Recorder::default(),
             pull_counters,
             traces,
             events,

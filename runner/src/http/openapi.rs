@@ -27,6 +27,7 @@ use crate::service::timeline::Moment;
         (name = "topics", description = "Job counts, handlers and control of topics"),
         (name = "dead", description = "List, requeue and purge dead jobs"),
         (name = "schedules", description = "Schedules of the manifest"),
+        (name = "runners", description = "The daemons and Redis"),
         (name = "session", description = "Sessions of the page"),
         (name = "commands", description = "The command protocol: add, pop, finish and delete"),
     ),

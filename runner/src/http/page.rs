@@ -29,14 +29,22 @@ macro_rules! files {
 }
 
 /// All files of the page.
-static FILES: [File; 12] = files! {
+static FILES: [File; 20] = files! {
     "/" "text/html; charset=utf-8" "index.html"
     "/page/page.css" "text/css; charset=utf-8" "page.css"
     "/page/icon.svg" "image/svg+xml" "icon.svg"
     "/page/page.js" "text/javascript; charset=utf-8" "page.js"
     "/page/api.js" "text/javascript; charset=utf-8" "api.js"
     "/page/dom.js" "text/javascript; charset=utf-8" "dom.js"
-    "/page/chart.js" "text/javascript; charset=utf-8" "chart.js"
+    "/page/plot.js" "text/javascript; charset=utf-8" "plot.js"
+    "/page/spark.js" "text/javascript; charset=utf-8" "spark.js"
+    "/page/history.js" "text/javascript; charset=utf-8" "history.js"
+    "/page/states.js" "text/javascript; charset=utf-8" "states.js"
+    "/page/classes.js" "text/javascript; charset=utf-8" "classes.js"
+    "/page/failures.js" "text/javascript; charset=utf-8" "failures.js"
+    "/page/job.js" "text/javascript; charset=utf-8" "job.js"
+    "/page/daemons.js" "text/javascript; charset=utf-8" "daemons.js"
+    "/page/schedules.js" "text/javascript; charset=utf-8" "schedules.js"
     "/page/topics.js" "text/javascript; charset=utf-8" "topics.js"
     "/page/topic.js" "text/javascript; charset=utf-8" "topic.js"
     "/page/jobs.js" "text/javascript; charset=utf-8" "jobs.js"
@@ -109,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_failure_classes_of_the_page_are_those_of_the_daemon() {
-        let script = FILES.iter().find(|file| file.path == "/page/jobs.js").unwrap().content;
+        let script = FILES.iter().find(|file| file.path == "/page/classes.js").unwrap().content;
         let list = script.split_once("const CLASSES = [").unwrap().1.split_once(']').unwrap().0;
         let classes =
             list.split(',').map(|class| class.trim().trim_matches('\'')).collect::<Vec<_>>();

@@ -3,11 +3,13 @@
 pub(super) mod command;
 pub(super) mod dead;
 pub(super) mod events;
+pub(super) mod history;
 pub(super) mod jobs;
 pub(super) mod leases;
 pub(super) mod live;
 pub(super) mod push;
-pub(super) mod samples;
+mod recent;
+pub(super) mod runners;
 pub(super) mod schedules;
 pub(super) mod session;
 pub(super) mod settle;
@@ -26,7 +28,7 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
     let any = OpenApiRouter::new()
         .routes(routes!(topics::list))
         .routes(routes!(topics::show))
-        .routes(routes!(samples::list))
+        .routes(routes!(history::show))
         .routes(routes!(schedules::list));
     let push = OpenApiRouter::new()
         .routes(routes!(push::push))
@@ -56,6 +58,8 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(dead::requeue_one))
         .routes(routes!(dead::requeue))
         .routes(routes!(schedules::run));
+    let observe =
+        OpenApiRouter::new().routes(routes!(runners::list)).routes(routes!(runners::redis));
     // A command names its topic in its body, so it checks the scope and the topic itself.
     let commands = OpenApiRouter::new().routes(routes!(command::command));
     // A request that opens a session has its token in the body.
@@ -67,6 +71,7 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .merge(requiring(RequiredScope::One(Scope::Read), read))
         .merge(requiring(RequiredScope::One(Scope::Consume), consume))
         .merge(requiring(RequiredScope::One(Scope::Admin), admin))
+        .merge(requiring(RequiredScope::One(Scope::Metrics), observe))
         .merge(requiring(RequiredScope::Any, commands))
         .merge(sessions)
 }

@@ -12,8 +12,8 @@ use tracing::debug;
 
 use super::body_memory::BodyMemory;
 use super::problem::{Problem, UNKNOWN_TOPIC};
+use super::recorder::Recorder;
 use super::routes::events::Readers;
-use super::routes::samples::Samples;
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::TopicDiscovery;
 use crate::manifest::{Manifest, Topic, nearest};
@@ -48,8 +48,8 @@ pub(crate) struct Parts {
     pub(crate) runner_id: Arc<str>,
     /// Sessions of the page.
     pub(crate) sessions: Sessions,
-    /// Recent samples of topics.
-    pub(crate) samples: Samples,
+    /// What happened recently.
+    pub(crate) recorder: Recorder,
     /// Counters of pull consumers.
     pub(crate) pull_counters: Arc<PullCounters>,
     /// Traces of pushes.

@@ -8,7 +8,7 @@ use duebox_job::{Durations, FailureClass};
 use duebox_queue::Settled;
 
 /// Histogram bounds of the delay between due time and start, from 0.5 ms to 1 h.
-const LATE: [Duration; 17] = [
+pub const LATE: [Duration; 17] = [
     Duration::from_micros(500),
     Duration::from_millis(1),
     Duration::from_millis(2),
@@ -29,7 +29,7 @@ const LATE: [Duration; 17] = [
 ];
 
 /// Histogram bounds of run times, from the shortest handlers to a long ttr.
-const RAN: [Duration; 17] = [
+pub const RAN: [Duration; 17] = [
     Duration::from_micros(50),
     Duration::from_micros(100),
     Duration::from_micros(250),

@@ -69,8 +69,8 @@ pub enum TaskKind {
     HttpConnection,
     /// Serves a request that outlives its connection.
     HttpRequest,
-    /// Samples topics for the page.
-    HttpSamples,
+    /// Records the history.
+    HttpHistory,
     /// Restarts the managed Redis.
     ManagedRedis,
     /// Keeps a connection to Redis.
@@ -100,7 +100,7 @@ impl TaskKind {
         Self::HttpListener,
         Self::HttpConnection,
         Self::HttpRequest,
-        Self::HttpSamples,
+        Self::HttpHistory,
         Self::ManagedRedis,
         Self::RedisConnection,
     ];
@@ -128,7 +128,7 @@ impl TaskKind {
             Self::HttpListener => "http_listener",
             Self::HttpConnection => "http_connection",
             Self::HttpRequest => "http_request",
-            Self::HttpSamples => "http_samples",
+            Self::HttpHistory => "http_history",
             Self::ManagedRedis => "managed_redis",
             Self::RedisConnection => "redis_connection",
         }

@@ -1,4 +1,4 @@
-//! A manifest that was refused at a reload, as a daemon reports it.
+//! A manifest that was refused while an older one stays in use.
 
 use serde::{Deserialize, Serialize};
 

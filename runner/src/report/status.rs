@@ -18,16 +18,18 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
-use super::daemon_load::{DaemonLoad, LoadSource};
 use super::lateness::RecentLateness;
 pub use super::manifest_refusal::ManifestRefusal;
+use super::process::{ProcessSources, ProcessStatus};
 use crate::deploy::binding::{self, Bound, CanaryHandler};
 use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::history::{History, HistoryEvent};
 use crate::manifest::percent;
 use crate::observe::counters::Counters;
+use crate::observe::failure_reasons::{FailureReason, FailureReasons};
 use crate::observe::module_stats::{ModuleStats, Sums};
 use crate::observe::recent_attempts::RecentAttempts;
+use crate::observe::tally::Tally;
 use crate::redis_host::outage::Outage;
 
 /// How often changes are detected.
@@ -44,6 +46,8 @@ const TOPICS_MAX: usize = 1_000;
 /// Maximum number of events of all topics together; beyond it, each topic reports only its last
 /// event. An event takes about 130 bytes, plus up to 1 KiB for its reason.
 const EVENTS_MAX: usize = 2_000;
+/// Maximum number of reported reasons of a topic. A reason takes at most 500 bytes.
+const REASONS_MAX: usize = 4;
 
 /// The report of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,12 +70,12 @@ pub struct Status {
     /// Number of further topics.
     #[serde(default)]
     pub more_topics: usize,
-    /// What it has and uses now.
-    #[serde(default)]
-    pub load: DaemonLoad,
     /// Set while the current manifest file is refused and the previous manifest is in use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub manifest_refused: Option<ManifestRefusal>,
+    /// Its process.
+    #[serde(default)]
+    pub process: ProcessStatus,
 }
 
 /// A topic with a handler, or an entry of the manifest without a valid module.
@@ -105,6 +109,12 @@ pub struct TopicStatus {
     pub modules: Vec<ModuleStatus>,
     /// Totals, including modules that are no longer listed.
     pub total: Sums,
+    /// All attempts, for the history of other daemons.
+    #[serde(skip_serializing_if = "Tally::is_empty", default)]
+    pub tally: Tally,
+    /// Why attempts failed, the most recent first; at most 4 reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub failures: Vec<FailureReason>,
 }
 
 /// A canary module.
@@ -164,6 +174,8 @@ pub struct Serving {
     pub module_stats: Arc<ModuleStats>,
     /// Its recent attempts in this process.
     pub recent_attempts: Arc<RecentAttempts>,
+    /// Why attempts failed in this process.
+    pub failure_reasons: Arc<FailureReasons>,
     /// The topic's breaker.
     pub breaker: Arc<Breaker>,
 }
@@ -175,8 +187,8 @@ pub struct Reporter {
     pub runner_id: Arc<str>,
     /// The address of its API; `None` without one.
     pub api: Option<SocketAddr>,
-    /// Its load.
-    pub load: LoadSource,
+    /// Its process.
+    pub process: ProcessSources,
 }
 
 /// All topics to report, sorted by name.
@@ -231,9 +243,12 @@ pub async fn publish(
             continue;
         }
         let at = Instant::now();
-        let mut status = Status::new(&mut reporter, started_at_ms, &watched, &lateness);
+        let mut status = Status::of_topics(&reporter.runner_id, started_at_ms, &watched);
+        status.api = reporter.api;
+        status.measure_lateness(&watched, &lateness);
         lateness.rotate(at, watched.iter().filter_map(Watched::lateness));
         status.manifest_refused.clone_from(&changes.1);
+        status.process = reporter.process.read();
         // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
         let report = Published { at, changes, attempts, bytes: json.len() };
@@ -268,29 +283,30 @@ impl Published {
 }
 
 impl Status {
-    fn new(
-        reporter: &mut Reporter,
-        started_at_ms: u64,
-        watched: &[Watched],
-        lateness: &RecentLateness,
-    ) -> Self {
+    /// The report of these topics.
+    pub fn of_topics(runner_id: &str, started_at_ms: u64, watched: &[Watched]) -> Self {
         let mut events_left = EVENTS_MAX;
-        let topics = watched.iter().take(TOPICS_MAX).map(|watched| {
-            let p99 = watched.lateness().and_then(|(topic, late)| lateness.p99(topic, &late));
-            let late_p99_ms = p99.map(|p99| p99.as_micros() as f64 / 1_000.0);
-            TopicStatus { late_p99_ms, ..watched.status(&mut events_left) }
-        });
+        let topics =
+            watched.iter().take(TOPICS_MAX).map(|watched| watched.status(&mut events_left));
         Self {
-            runner: reporter.runner_id.to_string(),
+            runner: runner_id.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            api: reporter.api,
-            load: reporter.load.read(),
+            api: None,
             started_at_ms,
             told_at_ms: now_ms(),
             topics: topics.collect(),
             more_topics: watched.len().saturating_sub(TOPICS_MAX),
             manifest_refused: None,
+            process: ProcessStatus::default(),
+        }
+    }
+
+    /// Sets how late the recent attempts of each topic started.
+    fn measure_lateness(&mut self, watched: &[Watched], lateness: &RecentLateness) {
+        for (status, watched) in self.topics.iter_mut().zip(watched) {
+            let p99 = watched.lateness().and_then(|(topic, late)| lateness.p99(topic, &late));
+            status.late_p99_ms = p99.map(|p99| p99.as_micros() as f64 / 1_000.0);
         }
     }
 }
@@ -348,7 +364,15 @@ impl Watched {
             late_p99_ms: None,
             modules: modules.into_iter().map(module).collect(),
             total: serving.map(|serving| serving.module_stats.total()).unwrap_or_default(),
+            tally: serving.map(|serving| Tally::of(&serving.counters)).unwrap_or_default(),
+            failures: serving.map(Serving::reasons).unwrap_or_default(),
         }
+    }
+}
+
+impl Serving {
+    fn reasons(&self) -> Vec<FailureReason> {
+        self.failure_reasons.latest(REASONS_MAX)
     }
 }
 

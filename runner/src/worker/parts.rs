@@ -18,6 +18,7 @@ use crate::executor::Executor;
 use crate::executor::timer::Timer;
 use crate::observe::counters::Counters;
 use crate::observe::events::Events;
+use crate::observe::failure_reasons::FailureReasons;
 use crate::observe::module_stats::ModuleStats;
 use crate::observe::recent_attempts::RecentAttempts;
 use crate::observe::sick_topics::SickTopics;
@@ -56,6 +57,8 @@ pub struct TopicStats {
     pub module_stats: Arc<ModuleStats>,
     /// The last attempts.
     pub recent_attempts: Arc<RecentAttempts>,
+    /// Why attempts failed.
+    pub failure_reasons: Arc<FailureReasons>,
 }
 
 /// What all workers of a daemon share.

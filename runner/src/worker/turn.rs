@@ -228,6 +228,7 @@ impl Worker {
     fn report_settled(&mut self, judged: &[JudgedJob], words: &[Settled]) {
         let attempts = judged.iter().map(|job| &job.record).zip(words.iter().copied());
         self.parts.stats.recent_attempts.add(attempts.clone());
+        self.parts.stats.failure_reasons.add(attempts.clone().map(|(record, _)| record));
         let is_pressed = log::is_pressed();
         for (record, settled) in attempts {
             self.parts.stats.counters.count_settled(settled, record.class());

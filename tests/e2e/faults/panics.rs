@@ -81,7 +81,7 @@ fn every_loop_that_panics_is_named_and_starts_again() {
         "heartbeat",
         "events",
         "traces",
-        "http_samples",
+        "http_history",
         "worker",
     ];
     for task in loops {

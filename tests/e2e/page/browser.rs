@@ -159,6 +159,9 @@ impl Browser {
             if self.run(&format!("return Boolean({there})")) != true {
                 return false;
             }
+            // The driver would scroll it below the header, which covers it.
+            let shown = "scrollIntoView({ block: 'center', behavior: 'instant' })";
+            self.run(&format!("document.querySelector({})?.{shown}", json!(selector)));
             let found = self.element(selector);
             let line = format!("POST {}/element/{found}/click", self.session);
             ask(self.at, &line, &[("content-type", "application/json")], b"{}").status == 200
@@ -180,6 +183,32 @@ impl Browser {
             json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
         let keyboard = json!({ "type": "key", "id": "keyboard", "actions": strokes });
         self.post("/actions", &json!({ "actions": [keyboard] }));
+    }
+
+    /// Drags with the mouse over an element, between these parts of its width.
+    #[track_caller]
+    pub(super) fn drag(&self, selector: &str, from: f64, to: f64) {
+        let script = format!(
+            "const node = document.querySelector({}); node.scrollIntoView({{ block: 'center' }}); \
+             const box = node.getBoundingClientRect(); return [box.left, box.width, box.top + box.height / 2]",
+            json!(selector)
+        );
+        let place = self.run(&script);
+        let [left, width, y] = [0, 1, 2].map(|at| place[at].as_f64().unwrap());
+        let to_part = |part: f64| {
+            let (x, y) = ((left + width * part) as i64, y as i64);
+            json!({ "type": "pointerMove", "duration": 50, "origin": "viewport", "x": x, "y": y })
+        };
+        let strokes = json!([
+            to_part(from),
+            { "type": "pointerDown", "button": 0 },
+            to_part((from + to) / 2.0),
+            to_part(to),
+            { "type": "pointerUp", "button": 0 },
+        ]);
+        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": strokes,
+            "parameters": { "pointerType": "mouse" } });
+        self.post("/actions", &json!({ "actions": [mouse] }));
     }
 
     #[track_caller]

@@ -24,14 +24,14 @@ fn url(at: SocketAddr, route: &str) -> String {
 }
 
 /// Opens a browser on the page of a daemon without tokens.
-fn opened(at: SocketAddr, route: &str) -> Browser {
+pub(super) fn opened(at: SocketAddr, route: &str) -> Browser {
     let browser = Browser::start();
     browser.go(&url(at, route));
     browser
 }
 
 /// Takes screenshots in the light and the dark theme, on a desktop and on a phone.
-fn keep_all(browser: &Browser, name: &str) {
+pub(super) fn keep_all(browser: &Browser, name: &str) {
     for (place, window) in [("desk", DESK), ("phone", PHONE)] {
         for (light, is_dark) in [("light", false), ("dark", true)] {
             browser.resize(Window { is_dark, ..window });
@@ -44,7 +44,7 @@ fn keep_all(browser: &Browser, name: &str) {
 }
 
 /// Checks that no text was rendered as markup and that the browser logged no error.
-fn is_sound(browser: &Browser) {
+pub(super) fn is_sound(browser: &Browser) {
     assert!(browser.run("return window.hacked ?? null").is_null());
     assert_eq!(browser.run("return document.querySelectorAll('main img, dialog img').length"), 0);
     let complaints = browser.complaints();
@@ -269,13 +269,19 @@ fn a_thousand_topics_take_one_request_and_only_visible_rows_are_drawn() {
     let browser = opened(at, "");
     let rows = "document.querySelectorAll('#topics tbody tr').length";
     browser.wait("all are listed", &format!("{rows} === 1001"));
+    // Idle topics are no wall.
+    browser.reads("#fold", "Show 1,001 idle topics");
+    let visible = "document.querySelectorAll('#topics tbody tr:not([hidden])').length";
+    assert_eq!(browser.run(&format!("return {visible}")), 0);
+    browser.click("#fold");
+    browser.wait("they are shown", &format!("{visible} === 1001"));
     browser
         .wait("visible rows are drawn", "document.querySelectorAll('#topics tbody td').length > 0");
     let drawn = browser.run("return document.querySelectorAll('#topics tbody tr:has(td)').length");
     assert!(drawn.as_u64().unwrap() < 100, "{drawn} rows are drawn");
     let asked = "return [...new Set(performance.getEntriesByType('resource').map((entry) => \
         new URL(entry.name).pathname).filter((path) => path.startsWith('/v1')))].sort().join()";
-    assert_eq!(browser.run(asked), "/v1/samples,/v1/topics");
+    assert_eq!(browser.run(asked), "/v1/history,/v1/topics");
     // Keyboard only: filter, select, open, go back, show the key help.
     browser.press("/");
     browser.write("#filter", "0042");
@@ -290,9 +296,10 @@ fn a_thousand_topics_take_one_request_and_only_visible_rows_are_drawn() {
     browser.reads("#keys", "filter the topics");
     browser.press(ESCAPE);
     browser.is_gone("#keys");
-    for theme in ["light", "dark", "system"] {
+    for (theme, word) in [("light", "light"), ("dark", "dark"), ("system", "auto")] {
         browser.press("t");
         assert_eq!(browser.run("return document.documentElement.dataset.theme"), theme);
+        browser.reads("#theme", &format!("Theme: {word}"));
     }
     // A hidden page sends no requests.
     browser.run(

@@ -60,6 +60,18 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
     pub async fn statuses(&self) -> Result<Statuses, QueueError> {
+        self.read_statuses(None).await
+    }
+
+    /// The statuses of live runners other than this one.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis did not reply or refused.
+    pub async fn other_statuses(&self, runner_id: &str) -> Result<Statuses, QueueError> {
+        self.read_statuses(Some(runner_id)).await
+    }
+
+    async fn read_statuses(&self, without: Option<&str>) -> Result<Statuses, QueueError> {
         let mut range = redis::cmd("ZREVRANGE");
         range.arg(self.keys.runners_key()).arg(0).arg(RUNNERS_MAX - 1);
         let mut statuses = Statuses::default();
@@ -74,6 +86,7 @@ impl Queue {
         };
         let mut names: Vec<String> =
             names.iter().filter_map(|name| text(name).ok().map(str::to_owned)).collect();
+        names.retain(|name| Some(name.as_str()) != without);
         names.sort();
         // One GET each: in a cluster they are in many slots.
         let get = |name: &String| {
@@ -81,6 +94,9 @@ impl Queue {
             get.arg(self.keys.runner_key(name));
             get
         };
+        if names.is_empty() {
+            return Ok(statuses);
+        }
         let replies =
             script::run_idempotent(&self.connection, names.iter().map(get).collect()).await?;
         for (name, reply) in names.into_iter().zip(for_each_topic(replies)?) {

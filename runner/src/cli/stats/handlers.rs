@@ -264,7 +264,8 @@ fn duration_text(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::daemon_load::DaemonLoad;
+    use crate::observe::tally::Tally;
+    use crate::report::process::ProcessStatus;
     use crate::report::status::{CanaryStatus, ModuleStatus};
 
     fn sums(attempts: u64, failed: u64, wall_ms: u64) -> Sums {
@@ -296,6 +297,8 @@ mod tests {
             late_p99_ms: None,
             modules: modules.into(),
             total,
+            tally: Tally::default(),
+            failures: Vec::new(),
         };
         Status {
             runner: "5-a".to_owned(),
@@ -306,8 +309,8 @@ mod tests {
             told_at_ms: 60_000,
             topics: vec![topic],
             more_topics: 0,
-            load: DaemonLoad::default(),
             manifest_refused: None,
+            process: ProcessStatus::default(),
         }
     }
 

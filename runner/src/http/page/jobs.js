@@ -1,20 +1,15 @@
-// The jobs of a topic: live jobs, recent attempts, dead jobs, and the detail sheet of one job. Payloads, reasons and
-// logs are untrusted and only ever become text.
+// The jobs of a topic: live jobs, recent attempts and dead jobs.
 
-import { Refused, get, topicPath } from './api.js';
+import { get, topicPath } from './api.js';
 import * as actions from './actions.js';
-import { Rows, button, count, el, setText, short, span, when } from './dom.js';
+import { CLASSES } from './classes.js';
+import { Rows, button, count, el, setText, span, when } from './dom.js';
+import { openJob } from './job.js';
+import { chip } from './states.js';
 
 const PAGE = 25;
 
-/** All failure classes. A test compares them with the daemon's list. */
-const CLASSES = ['nack', 'drop', 'trap', 'timeout', 'out_of_memory', 'out_of_fuel', 'stack_overflow', 'exit',
-  'bad_verdict', 'crashed', 'expired', 'bad_due', 'bad_options', 'orphan'];
-
-const STATE_WORDS = { unack: 'running', ready: 'ready', blocked: 'blocked', retry: 'retry', pending: 'not yet due', dead: 'dead', done: 'done', held: 'done' };
 const TIME_WORDS = { unack: 'lease ends', ready: 'due', blocked: 'due', retry: 'next try', pending: 'due' };
-
-const chip = (state) => el('span', { class: `chip s-${state}` }, STATE_WORDS[state] ?? state);
 
 /** A cell with a label for layouts without a table header. */
 const cell = (label, ...children) => el('td', { 'data-label': label }, ...children);
@@ -109,86 +104,5 @@ export class LiveJobs {
       attempt.attempt > 1 && el('span', { class: 'faint' }, ` #${attempt.attempt}`)),
     el('td', {}, el('span', { class: `badge ${kind}` }, word)),
     el('td', { title: `started ${span(attempt.late_ms)} after it was due` }, span(attempt.wall_ms)), el('td', {}, when(attempt.at_ms)));
-  }
-}
-
-/** Opens the detail sheet of a job. */
-async function openJob(topic, id, done) {
-  let job;
-  try {
-    job = await get(topicPath(topic, 'jobs', id));
-  } catch (error) {
-    if (error instanceof Refused && error.kind === 'unknown-job') {
-      actions.say(`${id} is done and was not kept.`, 'calm', 'Set done_retention to keep done jobs.');
-      return;
-    }
-    actions.sayRefused(error);
-    return;
-  }
-  const dialog = el('dialog', { class: 'sheet', id: 'job', 'aria-labelledby': 'job-title' });
-  const close = () => dialog.close();
-  const then = (action) => () => {
-    close();
-    action(topic, id, done);
-  };
-  const isWaiting = ['pending', 'retry'].includes(job.state);
-  dialog.append(
-    el('div', { class: 'bar' }, el('h2', { id: 'job-title' }, id), chip(job.state), el('span', { class: 'grow' }),
-      button('Close', close, { class: 'quiet', 'aria-label': 'Close' })),
-    el('div', { class: 'actions' },
-      job.dead && button('Requeue', then(actions.requeue), { class: 'main', id: 'requeue' }),
-      isWaiting && button('Run now', then(actions.runNow), { class: 'main', id: 'run-now' }),
-      job.dead && button('Purge', then(actions.purgeOne), { class: 'danger quiet', id: 'forget' }),
-      ['pending', 'ready', 'blocked', 'retry', 'unack'].includes(job.state) && button('Cancel job', then(actions.cancel), { class: 'danger quiet', id: 'drop' })),
-    ...details(job));
-  actions.open(dialog);
-}
-
-/** The details of a job, by section. */
-function details(job) {
-  const parts = [facts(job)];
-  const failure = job.dead?.info ?? job.last_error;
-  if (failure) {
-    parts.push(section(job.dead ? 'Failure' : 'Last failure', el('p', { class: 'reason', id: 'reason' },
-      el('span', { class: 'chip s-dead' }, failure.class ?? 'unknown'), ` ${failure.reason ?? ''}`)));
-    if (failure.trace) parts.push(section('Trace', el('pre', { id: 'trace' }, failure.trace)));
-    if (failure.log?.length) parts.push(section('Log', el('pre', { id: 'log' }, failure.log.join('\n'))));
-  }
-  if (job.payload !== undefined) parts.push(section('Payload', el('pre', { id: 'payload-text' }, pretty(job.payload))));
-  if (job.payload_base64 !== undefined) parts.push(section('Payload, base64', el('pre', { id: 'payload-text' }, job.payload_base64)));
-  if (job.done?.result !== undefined) parts.push(section('Result', el('pre', {}, pretty(job.done.result))));
-  if (job.options && Object.keys(job.options).length) parts.push(section('Options', el('pre', {}, JSON.stringify(job.options, null, 2))));
-  if (job.options_error) parts.push(section('Options', el('p', { class: 'reason' }, job.options_error)));
-  return parts;
-}
-
-function facts(job) {
-  const info = job.dead?.info ?? job.done?.info ?? job.last_error ?? {};
-  const all = [
-    ['Due', job.due_at_ms !== undefined && when(job.due_at_ms)],
-    ['Died', job.dead && when(job.dead.died_at_ms)],
-    ['Done', job.done && when(job.done.done_at_ms)],
-    ['Attempt', info.attempt],
-    ['Took', info.wall_ms !== undefined && span(info.wall_ms)],
-    ['Module', info.digest && el('code', { title: info.digest }, short(info.digest))],
-    ['Failures', job.failures || undefined],
-    ['Crashes', job.crashes || undefined],
-    ['Snoozes', job.snoozes || undefined],
-    ['Key', job.key],
-    ['Held by', job.lease && (job.lease.holder ?? 'unknown')],
-    ['Lease ends', job.lease && when(job.lease.expires_at_ms)],
-  ];
-  return el('dl', { class: 'facts' }, all.filter(([, value]) => value !== undefined && value !== false && value !== null)
-    .map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));
-}
-
-const section = (title, body) => el('section', {}, el('h3', {}, title), body);
-
-/** Indents JSON; returns any other text unchanged. */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
   }
 }

@@ -8,6 +8,8 @@ const KEYS = [
   ['j  k', 'next, previous'],
   ['Enter', 'open the selected item'],
   ['g', 'back to the topics'],
+  ['f', 'the failures'],
+  ['← →', 'in a chart: read single values'],
   ['p', 'push a job (in a topic)'],
   ['t', 'theme: light, dark or system'],
   ['Esc', 'close, or go back'],
@@ -19,7 +21,7 @@ export function showKeys() {
   const dialog = el('dialog', { class: 'ask', id: 'keys', 'aria-labelledby': 'keys-title' },
     el('h2', { id: 'keys-title' }, 'Keys'),
     el('dl', { class: 'keylist' }, KEYS.map(([key, what]) => [
-      el('dt', {}, key.split('  ').map((one) => el('kbd', {}, one))), el('dd', {}, what),
+      el('dt', {}, key.split(/ +/).map((one) => el('kbd', {}, one))), el('dd', {}, what),
     ])));
   dialog.append(el('div', { class: 'buttons' }, button('Close', () => dialog.close(), { class: 'main' })));
   open(dialog);
@@ -37,7 +39,7 @@ function storedTheme() {
 
 export function applyTheme(theme = storedTheme()) {
   document.documentElement.dataset.theme = theme;
-  const label = { system: 'Auto', light: 'Light', dark: 'Dark' }[theme];
+  const label = { system: 'Theme: auto', light: 'Theme: light', dark: 'Theme: dark' }[theme];
   document.getElementById('theme').textContent = label;
 }
 
@@ -61,6 +63,12 @@ function move(view, by) {
   links[next].scrollIntoView({ block: 'nearest' });
 }
 
+/** From a job to its topic, from any other view to the topics. */
+function goUp() {
+  const parts = location.hash.split('/');
+  location.hash = parts[3] === 'jobs' ? parts.slice(0, 3).join('/') : '#/';
+}
+
 /** Handles the keyboard. `view` returns the current view. */
 export function followKeys(view) {
   document.addEventListener('keydown', (event) => {
@@ -69,7 +77,7 @@ export function followKeys(view) {
     if (document.querySelector('dialog[open]')) return;
     if (event.key === 'Escape') {
       if (isTyping) event.target.blur();
-      else if (location.hash.startsWith('#/topics/')) location.hash = '#/';
+      else goUp();
       return;
     }
     if (isTyping) return;
@@ -79,6 +87,7 @@ export function followKeys(view) {
       j: () => move(view(), 1),
       k: () => move(view(), -1),
       g: () => (location.hash = '#/'),
+      f: () => (location.hash = '#/failures'),
       t: nextTheme,
       p: () => view()?.push?.(),
     };

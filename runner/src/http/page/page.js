@@ -3,9 +3,12 @@
 
 import { Refused, ask, get, post } from './api.js';
 import { sayRefused } from './actions.js';
-import { Series } from './chart.js';
-import { clock, el, setText } from './dom.js';
+import { DaemonsPage, RedisPage } from './daemons.js';
+import { el, setText } from './dom.js';
+import { FailuresPage } from './failures.js';
+import { JobPage } from './job.js';
 import { applyTheme, followKeys, nextTheme, showKeys } from './keys.js';
+import { SchedulesPage } from './schedules.js';
 import { TopicPage } from './topic.js';
 import { TopicList } from './topics.js';
 
@@ -18,7 +21,6 @@ const place = (id) => document.getElementById(id);
 
 class App {
   constructor() {
-    this.all = new Map();
     this.session = { scopes: [] };
     this.fails = 0;
     this.wait = null;
@@ -26,17 +28,6 @@ class App {
 
   may(scope) {
     return this.session.scopes.includes(scope) || this.session.scopes.includes('admin');
-  }
-
-  /** The recent samples of a topic. */
-  series(topic) {
-    if (!this.all.has(topic)) this.all.set(topic, new Series());
-    return this.all.get(topic);
-  }
-
-  saw(states, nowMs) {
-    if (nowMs) clock.ahead = nowMs - Date.now();
-    for (const state of states) this.series(state.topic).add(clock.now(), state);
   }
 
   async start() {
@@ -50,17 +41,12 @@ class App {
       this.show(new Login(this));
       return;
     }
-    const { topics, now_ms: nowMs } = await get('/v1/topics');
-    const samples = await get('/v1/samples');
-    for (const [topic, sampled] of Object.entries(samples.topics)) this.series(topic).seed(samples.at_ms, sampled);
-    this.saw(topics, nowMs);
     this.route();
   }
 
   route() {
     if (this.session.login) return;
-    const [, kind, name] = /^#\/(topics)\/(.+)$/.exec(location.hash) ?? [];
-    this.show(kind ? new TopicPage(this, decodeURIComponent(name)) : new TopicList(this));
+    this.show(viewOf(this, location.hash));
     this.refresh();
   }
 
@@ -69,9 +55,23 @@ class App {
     this.view = view;
     document.title = view.title === 'Topics' ? 'Duebox' : `${view.title} · Duebox`;
     for (const dialog of document.querySelectorAll('dialog')) dialog.close();
+    this.mark();
     place('main').replaceChildren(view.node);
     window.scrollTo(0, 0);
     view.focus?.();
+  }
+
+  /** Shows the views that the session may see, and which one is open. */
+  mark() {
+    const isIn = !this.session.login && !(this.view instanceof Login);
+    place('views').hidden = !isIn;
+    for (const link of place('views').children) {
+      const scope = link.dataset.scope;
+      link.hidden = Boolean(scope) && !this.may(scope);
+      const isOpen = link.hash === `#/${location.hash.split('/')[1] ?? ''}` || (link.hash === '#/' && location.hash.startsWith('#/topics'));
+      if (isOpen) link.setAttribute('aria-current', 'page');
+      else link.removeAttribute('aria-current');
+    }
   }
 
   /** Refreshes now and then periodically. */
@@ -132,11 +132,27 @@ class App {
   async logOut() {
     try {
       await ask('DELETE', '/session');
-      this.all.clear();
       await this.again();
     } catch (error) {
       sayRefused(error);
     }
+  }
+}
+
+/** The view of a link. */
+function viewOf(app, hash) {
+  const [kind, topic, jobs, id] = hash.replace(/^#\//, '').split('/').map(decoded);
+  if (kind === 'topics' && topic) return jobs === 'jobs' && id ? new JobPage(app, topic, id) : new TopicPage(app, topic);
+  const View = { failures: FailuresPage, daemons: DaemonsPage, schedules: SchedulesPage, redis: RedisPage }[kind] ?? TopicList;
+  return new View(app);
+}
+
+/** A part of a link as text; one that was cut off is taken as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

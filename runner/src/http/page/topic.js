@@ -1,11 +1,12 @@
-// The page of one topic: job counts, recent samples, modules and their history, live jobs and dead jobs.
+// The page of one topic: job counts, charts, causes of failures, modules and their history, live jobs and dead jobs.
 
-import { get, topicPath } from './api.js';
+import { Refused, get, topicPath } from './api.js';
 import * as actions from './actions.js';
-import { Sparkline } from './chart.js';
-import { button, bytes, clock, count, el, fill, many, short, span, updateTimes, when } from './dom.js';
+import { button, bytes, count, el, fill, many, short, span, updateTimes, when } from './dom.js';
+import { Causes } from './failures.js';
+import { History } from './history.js';
 import { DeadJobs, LiveJobs } from './jobs.js';
-import { STATES, badges } from './topics.js';
+import { STATES, badges } from './states.js';
 
 /** The job lists are refreshed at every second refresh of the topic. */
 const LISTS_EVERY = 2;
@@ -24,18 +25,18 @@ export class TopicPage {
     this.name = name;
     this.title = name;
     this.turn = 0;
-    this.series = app.series(name);
     this.marks = el('span', { class: 'badges' });
     this.buttons = el('div', { class: 'actions' });
     this.states = el('div', { class: 'tiles', id: 'states' });
     this.mix = el('div', { class: 'mix', 'aria-hidden': 'true' });
-    this.sparks = ['rate', 'depth', 'late'].map((kind) => new Sparkline(kind));
+    this.causes = new Causes(app, 8, name);
+    this.charts = new History({ topic: name, kinds: ['throughput', 'failures', 'late', 'ran', 'waiting'], onLoad: (history) => this.causes.show(history.failures) });
     this.handler = el('div', { class: 'panel-body', id: 'handler' });
     this.history = el('div', { class: 'panel-body', id: 'history' });
     const later = () => app.refresh();
     this.latest = app.may('read') && new LiveJobs(name, later);
     this.dead = app.may('read') && new DeadJobs(app, name, later);
-    this.node = el('article', { class: 'topic' }, this.head(), this.states, this.mix, this.charts(),
+    this.node = el('article', { class: 'topic' }, this.head(), this.states, this.mix, this.charts.bar, this.charts.node, this.causes.node,
       el('div', { class: 'two' }, panel('Handler', this.handler), panel('Module history', this.history)),
       this.dead && this.dead.node, this.latest && this.latest.node,
       !this.dead && el('p', { class: 'empty' }, 'Jobs are visible with the scope read.'));
@@ -47,20 +48,32 @@ export class TopicPage {
       el('div', { class: 'bar' }, el('h1', { id: 'name' }, this.name), this.marks, el('span', { class: 'grow' }), this.buttons));
   }
 
-  charts() {
-    return el('div', { class: 'charts' }, this.sparks.map((spark) =>
-      el('figure', { class: 'panel' }, el('figcaption', {}, spark.line.title, spark.reach), spark.node)));
-  }
-
   async refresh() {
-    const state = await get(topicPath(this.name));
+    if (this.isUnknown) return;
+    let state;
+    try {
+      state = await get(topicPath(this.name));
+    } catch (error) {
+      if (!(error instanceof Refused) || error.kind !== 'unknown-topic') throw error;
+      this.showUnknown(error);
+      return;
+    }
     this.state = state;
-    this.series.add(clock.now(), state);
     this.show();
+    await this.charts.refresh();
     if (this.dead && this.turn % LISTS_EVERY === 0) {
       await Promise.all([this.latest.refresh(), this.dead.refresh(state)]);
     }
     this.turn += 1;
+  }
+
+  /** Says that there is no such topic, and offers nothing to do with it. */
+  showUnknown(error) {
+    this.isUnknown = true;
+    this.charts.close();
+    this.node.replaceChildren(el('section', { class: 'panel unknown', id: 'unknown' }, el('h1', {}, '404: no such topic'),
+      el('p', {}, 'Neither the manifest nor Redis has a topic ', el('code', {}, this.name), '.'), el('p', { class: 'faint' }, error.remedy),
+      el('a', { href: '#/' }, 'All topics')));
   }
 
   show() {
@@ -68,17 +81,16 @@ export class TopicPage {
     const marks = badges(state);
     fill(this.marks, marks.map((mark) => mark.textContent).join(), () => marks);
     this.showButtons();
-    const words = { pending: 'Not yet due' };
-    const all = [...STATES.map(([name, title]) => [name, words[name] ?? title, state[name]]), ['done', 'Done, kept', state.done]];
+    const all = STATES.map(([name, title]) => [name, name === 'done' ? 'Done, kept' : title, state[name]]);
     const shown = all.filter(([name, , number]) => number > 0 || (name !== 'blocked' && name !== 'done'));
     fill(this.states, JSON.stringify(shown), () => shown.map(([name, title, number]) =>
       el('div', { class: `tile s-${name}${number ? '' : ' none'}`, 'data-state': name }, el('b', {}, count(number)), el('span', {}, title))));
-    fill(this.mix, JSON.stringify(shown), () => shown.filter(([name, , number]) => number && name !== 'done').map(([name, , number]) => {
+    // In proportion, with done jobs: a few dead ones next to thousands of done ones are a few pixels.
+    fill(this.mix, JSON.stringify(shown), () => shown.filter(([, , number]) => number).map(([name, , number]) => {
       const part = el('i', { class: `s-${name}` });
-      part.style.flexGrow = String(Math.sqrt(number));
+      part.style.flexGrow = String(number);
       return part;
     }));
-    this.sparks.forEach((spark, at) => spark.show(this.series, at > 0 || !state.pulled));
     this.showHandler();
     this.showHistory();
   }
@@ -164,7 +176,9 @@ export class TopicPage {
     this.turn = 0;
   }
 
-  close() {}
+  close() {
+    this.charts.close();
+  }
 }
 
 function panel(title, body) {

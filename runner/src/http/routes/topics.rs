@@ -10,12 +10,14 @@ use duebox_queue::Depths;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::recent::{RecentByTopic, RecentCounts};
 use crate::background::control_channel::{Order, Replies, Reply};
 use crate::http::access::Caller;
 use crate::http::path::TopicPath;
 use crate::http::problem::{NOT_FOLLOWED, Problem};
 use crate::http::state::{ServerState, known};
 use crate::manifest::{Manifest, Topic};
+use crate::observe::history::Sample;
 use crate::observe::module_stats::Sums;
 use crate::report::status::{Status, TopicStatus, Watched};
 use crate::service::schema::TopicText;
@@ -58,7 +60,7 @@ pub(super) struct TopicState {
     /// True if the topic is paused.
     paused: bool,
     /// How long the oldest ready job has been due, in ms; null without ready jobs.
-    pub(super) late_ms: Option<u64>,
+    late_ms: Option<u64>,
     /// Time until the next job falls due, in ms; null without waiting jobs.
     next_due_in_ms: Option<u64>,
     /// Number of daemons that serve it with a handler.
@@ -66,12 +68,13 @@ pub(super) struct TopicState {
     /// SHA-256 of the modules that serve it now; several while daemons differ.
     digests: BTreeSet<String>,
     /// Total attempts by all daemons since they started.
-    pub(super) attempts: u64,
+    attempts: u64,
     /// Total failed attempts.
-    pub(super) failed: u64,
-    /// Attempts per second over the last 5 to 20 s; null in the first seconds after an hour without
-    /// requests.
+    failed: u64,
+    /// Attempts per second over the last 10 s; null in the first second of this daemon.
     attempts_per_s: Option<f64>,
+    /// The attempts of the last ten minutes, as far as this daemon runs.
+    recent: RecentCounts,
     /// Number of daemons whose breaker is open.
     breakers_open: usize,
     /// Why some of this could not be read from Redis and is 0: a key of a wrong type, for example; null if
@@ -128,40 +131,63 @@ pub(super) async fn list(
     State(server): State<ServerState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<TopicList>, Problem> {
-    server.samples.note_request();
     let (now_ms, states) = states(&server, |name| caller.sees(name)).await?;
     Ok(Json(TopicList { now_ms, topics: states.into_iter().map(|(_, state)| state).collect() }))
 }
 
 /// The states of the selected topics, and Redis' clock.
-pub(super) async fn states(
+async fn states(
     server: &ServerState,
     is_selected: impl Fn(&TopicName) -> bool,
 ) -> Result<(u64, Vec<(TopicName, TopicState)>), Problem> {
     let manifest = server.manifest();
-    let listed = server.sick_topics.known_topics(&server.queue).await?;
-    let mut names: BTreeSet<TopicName> = listed.into_iter().collect();
-    names.extend(manifest.topics.keys().cloned());
-    let names: Vec<TopicName> = names.into_iter().filter(is_selected).collect();
-    let mut depths = Vec::with_capacity(names.len());
-    for some in names.chunks(TOPICS_PER_PIPELINE) {
-        depths.extend(server.queue.depths(some).await?);
-    }
+    let (names, depths) = known_depths(server, is_selected).await?;
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
     let runners = statuses(server).await?;
     let mut reported: HashMap<&str, Vec<&TopicStatus>> = HashMap::new();
     for status in runners.iter().flat_map(|runner| &runner.topics) {
         reported.entry(&status.topic).or_default().push(status);
     }
+    let recent = RecentByTopic::read(server);
     let states = names.iter().zip(&depths).map(|(name, depths)| {
         let reported = reported.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
         (
             name.clone(),
             TopicState::of(name, manifest.topic_for(name), depths, reported)
-                .rated(server, name, now_ms),
+                .with_recent(&recent, name),
         )
     });
     Ok((now_ms, states.collect()))
+}
+
+/// The selected topics and their numbers of jobs.
+async fn known_depths(
+    server: &ServerState,
+    is_selected: impl Fn(&TopicName) -> bool,
+) -> Result<(Vec<TopicName>, Vec<Depths>), Problem> {
+    let listed = server.sick_topics.known_topics(&server.queue).await?;
+    let mut names: BTreeSet<TopicName> = listed.into_iter().collect();
+    names.extend(server.manifest().topics.keys().cloned());
+    let names: Vec<TopicName> = names.into_iter().filter(is_selected).collect();
+    let mut depths = Vec::with_capacity(names.len());
+    for some in names.chunks(TOPICS_PER_PIPELINE) {
+        depths.extend(server.queue.depths(some).await?);
+    }
+    Ok((names, depths))
+}
+
+/// How many jobs of each topic wait, for the history.
+pub(in crate::http) async fn waiting(
+    server: &ServerState,
+) -> Result<Vec<(TopicName, Sample)>, Problem> {
+    let (names, depths) = known_depths(server, |_| true).await?;
+    let sample = |depths: Depths| {
+        let waiting = depths.pending + depths.ready + depths.blocked + depths.retry;
+        let overdue = depths.oldest_ready_ms.map_or(0, |due| depths.now_ms.saturating_sub(due));
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Sample { waiting: number(waiting), overdue_ms: number(overdue), ..Sample::default() }
+    };
+    Ok(names.into_iter().zip(depths.into_iter().map(sample)).collect())
 }
 
 /// Get a topic
@@ -177,7 +203,6 @@ pub(super) async fn show(
     TopicPath(name): TopicPath,
 ) -> Result<Json<TopicDetail>, Problem> {
     known(&server, &name).await?;
-    server.samples.note_request();
     let manifest: &Manifest = &server.manifest();
     let depths = server.queue.depths(std::slice::from_ref(&name)).await?;
     let settings = manifest.topic_for(&name);
@@ -189,7 +214,7 @@ pub(super) async fn show(
     let reported: Vec<&TopicStatus> = served_by.iter().map(|served| &served.status).collect();
     let depths = depths.first().cloned().unwrap_or_default();
     let state = TopicState::of(&name, settings, &depths, &reported);
-    let state = state.rated(&server, &name, depths.now_ms);
+    let state = state.with_recent(&RecentByTopic::read(&server), &name);
     let handler = settings.and_then(|topic| topic.handler.as_deref());
     // Where the file is concerns only who can read the manifest.
     let handler = handler.and_then(Path::file_name);
@@ -289,7 +314,7 @@ async fn send(
 
 /// Reads the reports of the running daemons; reports of other versions as far as they can be
 /// parsed. Reports are up to ten seconds old; the current state replaces this daemon's own.
-async fn statuses(server: &ServerState) -> Result<Vec<Status>, Problem> {
+pub(super) async fn statuses(server: &ServerState) -> Result<Vec<Status>, Problem> {
     let texts = server.queue.statuses().await?.texts;
     let read = |(_, text): &(_, String)| serde_json::from_str::<Status>(text).ok();
     let mut all: Vec<Status> = texts.iter().filter_map(read).collect();
@@ -300,15 +325,16 @@ async fn statuses(server: &ServerState) -> Result<Vec<Status>, Problem> {
     Ok(all)
 }
 
-impl TopicState {
-    /// Jobs that run or will run.
-    pub(super) fn live(&self) -> u64 {
-        self.pending + self.ready + self.blocked + self.unack + self.retry
-    }
+/// What this daemon would report now of its topics.
+pub(super) fn own_status(server: &ServerState) -> Status {
+    let topics = server.watched.borrow().iter().map(Watched::full_status).collect();
+    Status { topics, ..Status::of_topics(&server.runner_id, 0, &[]) }
+}
 
-    /// Adds the rate, if known.
-    fn rated(mut self, server: &ServerState, name: &TopicName, now_ms: u64) -> Self {
-        self.attempts_per_s = server.samples.rate(name, now_ms, self.attempts);
+impl TopicState {
+    /// Adds what happened in the last ten minutes.
+    fn with_recent(mut self, recent: &RecentByTopic, name: &TopicName) -> Self {
+        (self.attempts_per_s, self.recent) = recent.of_topic(name);
         self
     }
 
@@ -340,6 +366,7 @@ impl TopicState {
             attempts: total(reported, |sums| sums.jobs),
             failed: total(reported, |sums| sums.failed),
             attempts_per_s: None,
+            recent: RecentCounts::default(),
             breakers_open: reported.iter().filter(|reported| reported.breaker.is_some()).count(),
             fault: depths.fault.clone(),
         }

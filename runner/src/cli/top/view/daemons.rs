@@ -27,17 +27,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
 }
 
 fn row(runner: &Status) -> Row<'static> {
-    let load = &runner.load;
+    let process = &runner.process;
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let memory = load.memory_bytes.map(|bytes| ByteSize(bytes).display().iec_short().to_string());
-    let redis = load.redis_ms.map(|ms| format!("{ms:.1}ms"));
+    let memory = process.memory_bytes.map(|bytes| ByteSize(bytes).display().iec_short().to_string());
+    let redis = process.redis_ms.map(|ms| format!("{ms:.1}ms"));
     let topics = runner.topics.len() + runner.more_topics;
     let row = Row::new([
         Cell::from(output::one_line(&runner.runner)),
         Cell::from(output::one_line(&runner.version)),
         Cell::from(output::time(runner.started_at_ms / 1_000 * 1_000)),
         Cell::from(topics.to_string()),
-        Cell::from(format!("{}/{}", load.running, load.slots)),
+        Cell::from(format!("{}/{}", process.slots_used, process.slots)),
         Cell::from(or_none(memory)),
         Cell::from(or_none(redis)),
     ]);

@@ -123,7 +123,7 @@ fn runner(told_at_ms: u64, attempts: u64, failed: u64) -> Status {
     let json = serde_json::json!({
         "runner": "5-a", "version": "0.1.0", "pid": 5, "started_at_ms": 1_763_740_800_000_u64,
         "told_at_ms": told_at_ms,
-        "load": {"slots": 64, "running": 3, "memory_bytes": 52_428_800, "redis_ms": 0.25},
+        "process": {"slots": 64, "slots_used": 3, "memory_bytes": 52_428_800, "redis_ms": 0.25},
         "topics": [{"topic": "work", "late_p99_ms": 25.0, "modules": [], "total": total}],
     });
     serde_json::from_value(json).unwrap()

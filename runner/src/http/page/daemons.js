@@ -1,0 +1,127 @@
+// The running daemons and Redis: what each runs, its slots, memory and version; memory, disk and commands of Redis.
+
+import { get } from './api.js';
+import { bytes, count, el, fill, many, short, span, updateTimes, when } from './dom.js';
+import { History } from './history.js';
+
+/** A daemon that has not reported for so long is late. */
+const SILENT_MS = 15_000;
+/** Redis is asked less often than the daemons. */
+const REDIS_EVERY = 5;
+
+/** Rows of a name and a value. */
+const list = (rows) => el('dl', { class: 'facts' }, rows.filter(([, value]) => value !== null && value !== undefined)
+  .map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));
+
+const badge = (kind, text) => el('span', { class: `badge ${kind}` }, text);
+
+/** The view of the daemons. */
+export class DaemonsPage {
+  constructor() {
+    this.title = 'Daemons';
+    /** The daemons whose topics are unfolded. */
+    this.open = new Set();
+    this.list = el('div', { class: 'cards-grid', id: 'daemons' });
+    this.node = el('section', { 'aria-label': 'Daemons' }, el('div', { class: 'bar' }, el('h1', {}, 'Daemons')), this.list);
+  }
+
+  async refresh() {
+    const { runners } = await get('/v1/runners');
+    const modules = newest(runners);
+    fill(this.list, JSON.stringify(runners), () => runners.map((runner) => card(runner, modules, this.open)));
+    updateTimes(this.list);
+  }
+
+  close() {}
+}
+
+/** The modules of each topic over all daemons: where they differ, a deploy is under way or one daemon missed it. */
+function newest(runners) {
+  const modules = new Map();
+  for (const { topic, digest } of runners.flatMap((runner) => runner.topics)) {
+    if (!modules.has(topic)) modules.set(topic, new Set());
+    modules.get(topic).add(digest);
+  }
+  return modules;
+}
+
+function card(runner, modules, open) {
+  const { process } = runner;
+  const silent = runner.reported_at_ms < Date.now() - SILENT_MS;
+  const differ = runner.topics.filter(({ topic }) => modules.get(topic).size > 1).length;
+  return el('section', { class: 'panel', 'aria-label': runner.runner, 'data-runner': runner.runner },
+    el('div', { class: 'bar' }, el('h2', {}, process.host || runner.runner), el('span', { class: 'badges' },
+      runner.this && badge('good', 'this one'), silent && badge('bad', 'silent'), differ > 0 && badge('warn', 'modules differ'),
+      runner.manifest_problem && badge('bad', 'manifest refused'))),
+    runner.manifest_problem && el('p', { class: 'reason' }, runner.manifest_problem),
+    list([
+      ['Runner', el('code', {}, runner.runner)],
+      ['Version', runner.version],
+      ['Running since', when(runner.started_at_ms)],
+      ['Slots in use', `${count(process.slots_used)} of ${count(process.slots)}`],
+      ['Memory', process.memory_bytes && bytes(process.memory_bytes)],
+      ['Memory of guests', bytes(process.guest_memory_bytes)],
+      ['Redis round trip', process.redis_ms === null ? null : span(process.redis_ms)],
+      ['API', runner.api],
+      ['Process', String(runner.pid)],
+    ]),
+    el('details', { open: open.has(runner.runner), on: { toggle: ({ target }) => open[target.open ? 'add' : 'delete'](runner.runner) } }, el('summary', {}, many(runner.topics.length + runner.more_topics, 'topic')),
+      el('table', { class: 'plain' }, el('thead', {}, el('tr', {}, ['Topic', 'Module', 'Attempts', 'Failed'].map((head, at) => el('th', { scope: 'col', class: at > 1 ? 'number' : '' }, head)))),
+        el('tbody', {}, runner.topics.map((topic) => el('tr', {},
+          el('th', { scope: 'row' }, el('a', { href: `#/topics/${encodeURIComponent(topic.topic)}` }, topic.topic)),
+          el('td', {}, topic.digest ? el('code', { title: topic.digest }, short(topic.digest)) : badge('bad', 'none')),
+          el('td', { class: 'number' }, count(topic.attempts)), el('td', { class: `number failed${topic.failed ? '' : ' none'}` }, count(topic.failed))))))));
+}
+
+/** The view of Redis. */
+export class RedisPage {
+  constructor() {
+    this.title = 'Redis';
+    this.turn = 0;
+    this.facts = el('div', { class: 'panel', id: 'redis-facts' });
+    this.commands = el('div', { class: 'panel panel-body', id: 'redis-commands' });
+    this.history = new History({ kinds: ['redis', 'waiting'] });
+    this.node = el('section', { 'aria-label': 'Redis' }, el('div', { class: 'bar' }, el('h1', {}, 'Redis'), el('span', { class: 'grow' }), this.history.bar),
+      this.history.node, this.facts, this.commands);
+  }
+
+  async refresh() {
+    await this.history.refresh();
+    // After a failure it is asked again at once: the turn goes on with an answer only.
+    const redis = this.turn % REDIS_EVERY === 0 && await get('/v1/redis');
+    this.turn += 1;
+    if (!redis) return;
+    fill(this.facts, JSON.stringify(redis), () => [el('h2', {}, redis.version), el('span', { class: 'badges' },
+      !redis.disk_ok && badge('bad', 'cannot write to its disk'), redis.aof === false && badge('warn', 'no append-only file'),
+      redis.eviction && redis.eviction !== 'noeviction' && badge('bad', `evicts: ${redis.eviction}`)), this.describe(redis)]);
+    fill(this.commands, JSON.stringify(redis.commands), () => table(redis.commands));
+  }
+
+  describe(redis) {
+    const memory = redis.memory_max_bytes ? `${bytes(redis.memory_bytes)} of ${bytes(redis.memory_max_bytes)}` : bytes(redis.memory_bytes ?? 0);
+    return list([
+      ['Memory of data', memory],
+      ['Memory of the process', redis.memory_rss_bytes && bytes(redis.memory_rss_bytes)],
+      ['Append-only file', redis.aof === null ? null : redis.aof ? 'on' : 'off'],
+      ['Last snapshot', redis.saved_at_s && when(redis.saved_at_s * 1_000)],
+      ['Writes since', redis.changes_since_save === null ? null : count(redis.changes_since_save)],
+      ['Commands', redis.commands_per_s === null ? null : `${count(redis.commands_per_s)}/s`],
+      ['Clients', redis.clients === null ? null : `${count(redis.clients)}, ${count(redis.blocked_clients ?? 0)} blocked`],
+      ['Replicas', redis.replicas === null ? null : count(redis.replicas)],
+      ['Up for', redis.uptime_s === null ? null : span(redis.uptime_s * 1_000)],
+    ]);
+  }
+
+  close() {
+    this.history.close();
+  }
+}
+
+function table(commands) {
+  const micros = (us) => (us === null ? '–' : span(us / 1_000));
+  const heads = ['Command', 'Calls', 'Total', 'Mean', 'p99'];
+  return [el('h2', {}, 'Commands', el('small', {}, 'that took the most time since Redis started')),
+    el('table', { class: 'plain' }, el('thead', {}, el('tr', {}, heads.map((head, at) => el('th', { scope: 'col', class: at ? 'number' : '' }, head)))),
+      el('tbody', {}, commands.map((one) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, one.name)),
+        [count(one.calls), span(one.total_ms), micros(one.mean_us), micros(one.p99_us)].map((text) => el('td', { class: 'number' }, text))))))];
+}
