@@ -105,6 +105,7 @@ pub use crate::operate::list::{
 };
 pub use crate::operate::list_live::LiveJob;
 pub use crate::operate::permissions::Role;
+pub use crate::operate::recordings::{RECORDINGS_MAX, StoredRecording};
 pub use crate::operate::retention::{Pruned, PrunedRecords, RetentionLimits};
 pub use crate::operate::scan::KeyScan;
 pub use crate::produce::cancel::Cancelled;

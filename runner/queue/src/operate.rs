@@ -11,5 +11,6 @@ pub(crate) mod list;
 pub(crate) mod list_live;
 pub(crate) mod pause;
 pub(crate) mod permissions;
+pub(crate) mod recordings;
 pub(crate) mod retention;
 pub(crate) mod scan;
