@@ -18,6 +18,7 @@ mod pause;
 mod pull;
 mod purge;
 mod push;
+mod replay;
 mod requeue;
 mod reschedule;
 mod rollback;
@@ -26,6 +27,7 @@ mod schedules;
 mod settle;
 mod stats;
 mod support;
+mod test;
 mod token;
 mod top;
 mod version;
@@ -152,6 +154,8 @@ enum ClientCommand {
     Settle(SettleArgs),
     Extend(ExtendArgs),
     Invoke(invoke::InvokeArgs),
+    Test(test::TestArgs),
+    Replay(replay::ReplayArgs),
     Top(top::TopArgs),
     Health(health::HealthArgs),
     Doctor(DoctorArgs),
@@ -287,6 +291,8 @@ impl Client {
             ClientCommand::Settle(args) => settle::settle(common, args),
             ClientCommand::Extend(args) => pull::extend(common, args),
             ClientCommand::Invoke(args) => invoke::invoke(common, args),
+            ClientCommand::Replay(args) => replay::replay(common, &args),
+            ClientCommand::Test(args) => test::test(common, &args),
             ClientCommand::Cancel(args) => cancel::cancel(common, &args),
             ClientCommand::Reschedule(args) => reschedule::reschedule(common, &args),
             ClientCommand::RunNow(args) => reschedule::run_now(common, &args),

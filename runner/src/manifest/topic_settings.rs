@@ -13,12 +13,12 @@ use duebox_job::{
 use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Instances};
 
+use super::case::{Case, read_smoke};
 use super::failures::{BreakerSettings, read_backoff, read_policies};
 use super::rollout::RollbackSettings;
 use super::sandbox::SandboxSettings;
 use super::section::Section;
-use super::smoke::{SmokeCase, read_smoke};
-use super::topic::KeyOrder;
+use super::topic::{KeyOrder, RecordPolicy};
 
 /// The longest delay, retention or backoff: ten years.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -66,7 +66,8 @@ pub(super) struct TopicSettings {
     pub(super) warm_jobs: Option<u32>,
     pub(super) snapshot: Option<bool>,
     pub(super) breaker: BreakerSettings,
-    pub(super) smoke: Option<Vec<SmokeCase>>,
+    pub(super) smoke: Option<Vec<Case>>,
+    pub(super) record: Option<RecordPolicy>,
     pub(super) rollback: RollbackSettings,
     pub(super) sandbox: SandboxSettings,
 }
@@ -80,6 +81,7 @@ impl TopicSettings {
             ("replace", IfExists::Replace),
         ];
         let isolations = [("job", Isolation::Job), ("warm", Isolation::Warm)];
+        let recordings = [("off", RecordPolicy::Off), ("failures", RecordPolicy::Failures)];
         let orders = [("strict", KeyOrder::Strict), ("relaxed", KeyOrder::Relaxed)];
         let up_to_ten_years = |key| section.duration(key, Duration::ZERO..=LONGEST);
         Self {
@@ -110,6 +112,7 @@ impl TopicSettings {
             snapshot: section.boolean("snapshot"),
             breaker: BreakerSettings::read(section),
             smoke: read_smoke(section),
+            record: section.choice("record", &recordings),
             rollback: RollbackSettings::read(section),
             sandbox: SandboxSettings::read(section),
         }

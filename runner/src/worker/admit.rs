@@ -132,7 +132,7 @@ impl Worker {
         let verdict = attempt_over.verdict(&outcome, AttemptOutput::default());
         let record = Record::not_run(lease.id.clone(), attempt, outcome);
         let settlement = lease.settle(verdict);
-        self.unsettled.jobs.push(JudgedJob { settlement, record });
+        self.unsettled.jobs.push(JudgedJob { settlement, record, recording: None });
     }
 
     fn report_expired(&self, jobs: u64, call: &LeaseCall) {
