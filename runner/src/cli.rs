@@ -23,6 +23,7 @@ mod project;
 mod pull;
 mod purge;
 mod push;
+mod replay;
 mod requeue;
 mod reschedule;
 mod rollback;
@@ -31,6 +32,7 @@ mod schedules;
 mod settle;
 mod stats;
 mod support;
+mod test;
 mod token;
 mod top;
 mod version;
@@ -163,6 +165,8 @@ enum ClientCommand {
     Settle(SettleArgs),
     Extend(ExtendArgs),
     Invoke(invoke::InvokeArgs),
+    Test(test::TestArgs),
+    Replay(replay::ReplayArgs),
     Top(top::TopArgs),
     Health(health::HealthArgs),
     Doctor(DoctorArgs),
@@ -311,6 +315,8 @@ impl Client {
             ClientCommand::Settle(args) => settle::settle(common, args),
             ClientCommand::Extend(args) => pull::extend(common, args),
             ClientCommand::Invoke(args) => invoke::invoke(common, args),
+            ClientCommand::Replay(args) => replay::replay(common, &args),
+            ClientCommand::Test(args) => test::test(common, &args),
             ClientCommand::Cancel(args) => cancel::cancel(common, &args),
             ClientCommand::Reschedule(args) => reschedule::reschedule(common, &args),
             ClientCommand::RunNow(args) => reschedule::run_now(common, &args),

@@ -4,6 +4,7 @@
 
 pub mod binding;
 pub mod breaker;
+pub mod case_run;
 pub(crate) mod deployment;
 pub(crate) mod deployments;
 pub(crate) mod entry;
@@ -13,3 +14,4 @@ pub mod modules;
 pub(crate) mod reload;
 pub(crate) mod rollback;
 pub mod smoke;
+pub mod trial;

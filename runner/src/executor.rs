@@ -32,6 +32,7 @@ use crate::observe::supervision::TaskKind;
 use self::demotion::{Demotion, TimeSlice, abort_on_panic};
 pub use self::ended_job::{AttemptOutput, EndedJob, Snoozes};
 pub use self::lease_number::LeaseNumber;
+use self::recorded_job::RecordedJob;
 pub use self::resources::{ExecutorResources, TopicShare};
 
 mod cpu_allowance;
@@ -41,6 +42,7 @@ mod demotion;
 mod ended_job;
 pub mod fair_semaphore;
 mod lease_number;
+mod recorded_job;
 mod resources;
 pub mod runs;
 pub(crate) mod scheduler_attributes;
@@ -301,7 +303,11 @@ impl Inner {
     /// Runs a job. The flag is true if the job has yielded.
     async fn run(self: &Arc<Self>, job: QueuedJob) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
-        let host_services = Arc::clone(&self.resources.host_services);
+        let recorded = RecordedJob::begin(&binding.topic, &job.invocation);
+        let host_services = match &recorded {
+            None => Arc::clone(&self.resources.host_services),
+            Some(recorded) => recorded.services(&self.resources.host_services),
+        };
         let started_at = monotonic::now();
         let handler = binding.handlers.of(&job.invocation.id);
         let digest = handler.digest();
@@ -330,7 +336,13 @@ impl Inner {
         let wall = monotonic::now() - started_at;
         let cost = report.as_ref().map_or(Cost::of_wall(wall), |report| Cost::of(report, wall));
         let (outcome, output) = match report {
-            Ok(report) => AttemptOutput::of(report),
+            Ok(report) => {
+                let recording = recorded.and_then(|recorded| {
+                    recorded.finish(&report, job.snoozes, &binding.topic, handler)
+                });
+                let (outcome, output) = AttemptOutput::of(report);
+                (outcome, AttemptOutput { recording, ..output })
+            }
             Err(payload) => {
                 self.resources.supervision.record_caught_panic(TaskKind::Guest, &*payload);
                 let why = "the host panicked while it ran the job".to_owned();

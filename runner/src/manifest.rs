@@ -6,8 +6,11 @@
 //! In that type every default is filled in and every value is in range, so its users check nothing
 //! again. A manifest is refused whole, never in part.
 
+mod case;
+mod case_file;
 mod directory;
 mod environment;
+mod exchange;
 mod failures;
 mod json;
 mod keys;
@@ -25,7 +28,6 @@ mod schedules;
 mod secret;
 mod section;
 mod server;
-mod smoke;
 mod topic;
 mod topic_table;
 mod topics;
@@ -36,8 +38,11 @@ use std::path::{Path, PathBuf};
 use duebox_job::TopicName;
 use toml::de::DeTable;
 
+pub use self::case::{Case, Expected, ExpectedFollowUp, ExpectedVerdict};
+pub use self::case_file::{CaseFile, load_exchanges};
 pub(crate) use self::directory::{check_guest_path, check_host_path};
 pub use self::environment::{Environment, Flags};
+pub use self::exchange::{Exchange, RecordedResponse, RequestFailure};
 pub use self::failures::{BreakerRule, CountedClasses};
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER, SERVER};
@@ -57,8 +62,7 @@ use self::schedules::read_schedules;
 pub use self::secret::SecretSource;
 use self::section::Section;
 pub use self::server::{Server, TokenFile};
-pub use self::smoke::{Expected, SmokeCase};
-pub use self::topic::{KeyOrder, Topic};
+pub use self::topic::{KeyOrder, RecordPolicy, Topic};
 use self::topics::Topics;
 use crate::regular_file;
 use crate::schedule::Schedule;

@@ -17,6 +17,8 @@ pub mod printable;
 pub mod pull_counters;
 pub mod push_counters;
 pub mod recent_attempts;
+pub mod recording;
+pub mod redaction;
 pub mod sick_topics;
 pub mod supervision;
 pub mod tally;

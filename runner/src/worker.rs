@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use duebox_job::Outcome;
+use duebox_job::{JobId, Outcome};
 use duebox_queue::{BATCH_MAX, Settlement, Verdict};
 use tracing::warn;
 
@@ -38,6 +38,7 @@ mod breaker_probe;
 pub mod in_flight;
 mod parts;
 pub mod prefetch;
+mod recordings;
 mod send;
 mod turn;
 pub mod verdict;
@@ -91,12 +92,16 @@ pub struct Worker {
     calls: u64,
     probe: Probe,
     breaker_changes: Changes,
+    /// Of dead jobs, to be stored.
+    recordings: Vec<(JobId, Vec<u8>)>,
 }
 
 /// A job with its verdict, and the record of its attempt, which is published once the verdict is settled.
 struct JudgedJob {
     settlement: Settlement,
     record: AttemptRecord,
+    /// What its attempt read, if it is recorded and the job will be dead.
+    recording: Option<Vec<u8>>,
 }
 
 /// Verdicts that are not settled yet.
@@ -147,6 +152,7 @@ impl Worker {
             drain_until: None,
             calls: 0,
             probe: Probe::None,
+            recordings: Vec::new(),
         }
     }
 
@@ -320,7 +326,7 @@ impl Worker {
                 let is_routine = !stall.is_zero();
                 let settlement = held.lease.settle(Verdict::Release { delay: Duration::ZERO });
                 let record = AttemptRecord { is_routine, ..record };
-                self.unsettled.jobs.push(JudgedJob { settlement, record });
+                self.unsettled.jobs.push(JudgedJob { settlement, record, recording: None });
             }
         }
         leases.len()

@@ -301,7 +301,7 @@ fn invoke_reports_a_run_without_redis() {
     }
     let nack = run(&[&echo[..], &["--payload", "1 later", "--attempt", "3", "--json"]].concat());
     let report = nack.json();
-    assert_eq!((nack.code, &report["verdict"]), (1, &"nack".into()));
+    assert_eq!((nack.code, &report["verdict"]), (3, &"nack".into()));
     assert_eq!((&report["class"], &report["reason"]), (&"nack".into(), &"1 later".into()));
     assert_eq!(report["retry_after_ms"], 180_000, "the handler saw attempt 3");
     assert_eq!(report["logs"][0]["text"], "1 later");

@@ -105,7 +105,7 @@ fn a_result_and_follow_ups_are_shown_and_not_pushed() {
 fn a_snooze_is_not_a_failure_and_headers_reach_the_handler() {
     let folder = folder("snoozes.wat", SNOOZES);
     let shown = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7"]);
-    assert_eq!(shown.code, Some(1), "{}", shown.err);
+    assert_eq!(shown.code, Some(5), "{}", shown.err);
     assert!(shown.out.starts_with("verdict  snooze\nsnooze   in 7s\n"), "{}", shown.out);
     let report = invoke(folder.path(), &["snoozes.wat", "--header", "wait=7", "--json"]).json();
     assert_eq!((&report["verdict"], &report["snooze_ms"]), (&"snooze".into(), &7_000.into()));

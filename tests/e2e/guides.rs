@@ -7,4 +7,5 @@ mod first_steps;
 mod flows;
 mod init;
 mod links;
+mod testing;
 mod webhook;

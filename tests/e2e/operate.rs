@@ -10,6 +10,7 @@ mod push_refusal;
 mod redis_server;
 mod redis_user;
 mod repair;
+mod replay;
 mod restore;
 mod runbooks;
 mod start_refusal;

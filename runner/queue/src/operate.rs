@@ -12,6 +12,7 @@ pub(crate) mod list_live;
 pub(crate) mod list_state;
 pub(crate) mod pause;
 pub(crate) mod permissions;
+pub(crate) mod recordings;
 pub(crate) mod retention;
 pub(crate) mod scan;
 mod server_info;

@@ -10,6 +10,7 @@ mod blocks;
 pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod http;
+pub(crate) mod intercept;
 pub(crate) mod io;
 pub(crate) mod job;
 pub(crate) mod kv;

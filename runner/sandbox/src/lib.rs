@@ -99,6 +99,9 @@ pub use error::{CacheDirError, SandboxError};
 pub use grants::{Grants, HttpGrant, Origin, OriginError};
 pub use handler::Handler;
 pub use imports::http::{HttpClient, HttpConfig, TlsError, client_tls_config, is_public};
+pub use imports::intercept::{
+    HostAnswer, HostClock, HostRequest, HttpFailure, HttpResponse, Interceptor,
+};
 pub use imports::kv::{
     KV_BYTES_MAX, KV_KEY_MAX, KV_KEYS_MAX, KV_TTL_MAX, KV_VALUE_MAX, KeyValue, KvCondition,
     KvEntry, KvError, MemoryKv,

@@ -1,9 +1,12 @@
-//! `duebox invoke`: runs one handler on one payload without Redis, alone or as the manifest binds a
-//! topic. Follow-ups are shown and not pushed; the key-value store is discarded after the run.
+//! `duebox invoke`: runs one handler on one payload, or on many, without Redis, alone or as the manifest
+//! binds a topic. Follow-ups are shown and not pushed; the key-value store is discarded after the run.
 
+mod exchange_files;
 mod grants;
+mod lines;
 mod run_report;
 mod setup;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,12 +14,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
 use duebox_job::{ATTEMPTS_MAX, JobId, Options, TopicName};
 use duebox_sandbox::{
-    HostServices, HttpClient, Interrupt, Invocation, JobContext, Level, LogSink, MemoryKv,
+    Handler, HostServices, HttpClient, Interrupt, Invocation, JobContext, Level, LogSink,
 };
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Handle;
@@ -24,7 +27,8 @@ use tokio::runtime::Handle;
 use self::grants::GrantArgs;
 use self::run_report::InvokeReport;
 use self::setup::InvokeSetup;
-use super::support::failure::{FAILED, Failure};
+use self::trial::{Trial, TrialArgs};
+use super::support::failure::Failure;
 use super::support::payload::Source;
 use super::support::{output, target};
 use super::{Common, value};
@@ -47,7 +51,7 @@ impl LogSink for LogLines {
     }
 }
 
-/// Run one handler on one payload, without Redis
+/// Run one handler on one payload, or on many, without Redis
 ///
 /// The module runs in the same sandbox as under the daemon: with the default limits of a topic and
 /// only the grants of the flags or, with --topic and a manifest, exactly as that topic is bound.
@@ -61,11 +65,17 @@ Examples:
   duebox invoke pay.wasm --allow-http http://127.0.0.1:8080 --allow-private 127.0.0.1 --secret key=env:PAY_KEY
   duebox invoke --topic order.close --payload @order.json
   duebox invoke new.wasm --manifest duebox.toml --topic order.close --payload @order.json
+  duebox invoke close.wasm --lines --payload @orders.ndjson --json
+  duebox invoke pay.wasm --allow-http https://api.example --record responses/
+  duebox invoke pay.wasm --allow-http https://api.example --http responses/ --deterministic
 
 Exit codes:
-  0  the handler acked
-  1  anything else: nack, snooze, drop, a trap, a timeout …
-  2  bad input: the module was not run")]
+  0  the handler acked; with --lines, every job
+  1  it failed without a verdict: a trap, a timeout …; with --lines, any job was not acked
+  2  bad input: the module was not run
+  3  nack
+  4  drop
+  5  snooze")]
 pub(super) struct InvokeArgs {
     /// The handler, .wasm, .wat, .js or .ts; default: the handler of --topic in the manifest
     #[arg(required_unless_present = "topic")]
@@ -73,6 +83,14 @@ pub(super) struct InvokeArgs {
     /// The payload: a text, @FILE for a file's content, - for stdin; empty by default
     #[arg(long, value_name = "PAYLOAD|@FILE|-", allow_hyphen_values = true)]
     payload: Option<String>,
+    /// Run one job for each line of --payload, stdin by default, and print one line for each
+    ///
+    /// The jobs run in order and share a key-value store. Ids are those of --id with the line's
+    /// number.
+    #[arg(long)]
+    lines: bool,
+    #[command(flatten)]
+    trial: TrialArgs,
     /// The attempt number that the handler sees, from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(ATTEMPTS_MAX)))]
     attempt: u32,
@@ -111,11 +129,36 @@ pub(super) struct InvokeArgs {
     json: bool,
 }
 
-pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Failure> {
-    let json = args.json;
+/// A handler with everything that its jobs have in common.
+struct Invoker {
+    handler: Handler,
+    trial: Trial,
+    job: Invocation,
+    is_deterministic: bool,
+}
+
+pub(super) fn invoke(common: &Common, mut args: InvokeArgs) -> Result<ExitCode, Failure> {
+    if args.trial.grants_kv() {
+        args.grants = args.grants.with_kv();
+    }
     let setup = InvokeSetup::of(common, &args)?;
+    let (trial, values) = (args.trial.trial(setup.redaction())?, args.trial.values()?);
     let handler = setup.load()?;
-    let payload = Source::new(args.payload).read(handler.payload_max())?;
+    let (json, source) = (args.json, Source::new(args.payload.take()));
+    let (has_lines, is_deterministic) = (args.lines, args.trial.deterministic);
+    let job = job(args, setup, trial.now_ms())?;
+    let invoker = Invoker { handler, trial, job, is_deterministic };
+    target::block_on(async {
+        invoker.trial.fill(&invoker.job.topic, values).await?;
+        match has_lines {
+            true => lines::run(&invoker, source.of_lines(), json).await,
+            false => invoker.run_one(&source, json).await,
+        }
+    })
+}
+
+/// The job without its payload.
+fn job(args: InvokeArgs, setup: InvokeSetup, now_ms: u64) -> Result<Invocation, Failure> {
     let max_attempts = args.max_attempts.unwrap_or_else(|| args.attempt.max(setup.max_attempts));
     if max_attempts < args.attempt {
         return Err(Failure::bad_input(
@@ -123,37 +166,56 @@ pub(super) fn invoke(common: &Common, args: InvokeArgs) -> Result<ExitCode, Fail
             "raise --max-attempts to --attempt or more",
         ));
     }
-    let headers = headers(args.headers)?;
-    let invocation = Invocation {
+    Ok(Invocation {
         id: args.id,
         topic: setup.topic,
-        payload,
+        payload: Bytes::new(),
         attempt: args.attempt,
         max_attempts,
-        due_at_ms: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0),
-        headers,
+        due_at_ms: now_ms,
+        headers: headers(args.headers)?,
         ttr: setup.ttr,
         span: None,
-    };
-    let lines = Arc::new(LogLines::default());
-    let logs: Arc<dyn LogSink> = lines.clone();
-    let report = target::block_on(async {
-        let http = Some(HttpClient::new(Handle::current()));
-        let host_services = Arc::new(HostServices {
-            http,
-            kv: Some(Arc::new(MemoryKv::new())),
-            ..HostServices::with_logs(logs)
-        });
-        Ok(handler.run(invocation, Interrupt::new(), host_services).await)
-    })?;
-    let logs = lines.0.lock().clone();
-    let run_report = InvokeReport::new(report, handler.digest(), logs);
-    if json {
-        output::print_json(&run_report)?;
-    } else {
-        output::print(&run_report.describe())?;
+    })
+}
+
+impl Invoker {
+    async fn run_one(&self, source: &Source, json: bool) -> Result<ExitCode, Failure> {
+        let payload = source.read(self.handler.payload_max())?;
+        let mut report = self.run(self.job.id.clone(), payload).await?;
+        report.kv = self.trial.shown_kv(&self.job.topic);
+        if json {
+            output::print_json(&report)?;
+        } else {
+            output::print(&report.describe())?;
+        }
+        Ok(ExitCode::from(report.exit_code()))
     }
-    Ok(ExitCode::from(if run_report.is_ack() { 0 } else { FAILED }))
+
+    /// Runs the handler on one payload.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the HTTP requests cannot be recorded.
+    async fn run(&self, id: JobId, payload: Bytes) -> Result<InvokeReport, Failure> {
+        let invocation = Invocation { id, payload, ..self.job.clone() };
+        let lines = Arc::new(LogLines::default());
+        let host = self.trial.host(invocation.ttr);
+        let http = self.trial.has_network().then(|| HttpClient::new(Handle::current()));
+        let services = Arc::new(HostServices {
+            http,
+            kv: Some(self.trial.kv()),
+            interceptor: Some(Arc::clone(&host) as _),
+            ..HostServices::with_logs(Arc::clone(&lines) as _)
+        });
+        let report = self.handler.run(invocation, Interrupt::new(), services).await;
+        self.trial.write(&host)?;
+        let logs = std::mem::take(&mut *lines.0.lock());
+        let mut report = InvokeReport::new(report, self.handler.digest(), logs);
+        if self.is_deterministic {
+            report.forget_times();
+        }
+        Ok(report)
+    }
 }
 
 /// The headers, if a job could have them.

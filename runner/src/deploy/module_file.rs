@@ -186,6 +186,28 @@ pub fn compiler_process(limits: CompileLimits, program: PathBuf) -> CompilerProc
 /// [`ModuleError`] if the file is unreadable or not the pinned one, if the sandbox refuses it, or if a case
 /// fails.
 pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
+    let handler = load_untested(sandbox, name, topic)?;
+    match smoke::pass(&handler, name, topic) {
+        Ok(()) => Ok(handler),
+        Err(error) => Err(ModuleError::Smoke {
+            topic: name.to_string(),
+            path: topic.handler.clone().unwrap_or_default(),
+            digest: handler.digest(),
+            error: Box::new(error),
+        }),
+    }
+}
+
+/// Reads, checks and compiles the module of a topic or pattern. It blocks, and must not be called on a
+/// runtime's thread.
+///
+/// # Errors
+/// [`ModuleError`] if the file is unreadable or not the pinned one, or if the sandbox refuses it.
+pub fn load_untested(
+    sandbox: &Sandbox,
+    name: &impl Display,
+    topic: &Topic,
+) -> Result<Handler, ModuleError> {
     let named = name.to_string();
     let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
     let file = match File::read(sandbox, &path, &topic.limits) {
@@ -201,23 +223,13 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
     if let Some(pinned) = topic.sha256.filter(|pinned| *pinned != digest) {
         return Err(ModuleError::Pin { topic: named, path, pinned, found: digest });
     }
-    let handler = match file.load(sandbox, topic.limits.clone(), topic.grants.clone()) {
-        Ok(handler) => handler,
-        Err(error) => {
-            return Err(ModuleError::Refused {
-                topic: named,
-                path,
-                digest,
-                error: Box::new(error),
-            });
-        }
-    };
-    match smoke::pass(&handler, name, topic) {
-        Ok(()) => Ok(handler),
-        Err(error) => {
-            Err(ModuleError::Smoke { topic: named, path, digest, error: Box::new(error) })
-        }
-    }
+    let loaded = file.load(sandbox, topic.limits.clone(), topic.grants.clone());
+    loaded.map_err(|error| ModuleError::Refused {
+        topic: named,
+        path,
+        digest,
+        error: Box::new(error),
+    })
 }
 
 /// A handler's file: a module, or a source with all that it imports.

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::entry::{EntryName, entries};
 use super::history::Role;
 use super::module_file::{self, Fingerprint, ModuleError};
-use crate::manifest::{Manifest, SmokeCase, Topic};
+use crate::manifest::{Case, Manifest, Topic};
 
 /// The files that the daemon depends on, each as it was when it was last applied.
 pub(crate) type Files = BTreeMap<PathBuf, Option<Fingerprint>>;
@@ -47,7 +47,7 @@ pub(crate) struct Recipe {
     limits: Limits,
     /// Without the values of secrets, which change without the module.
     grants: Grants,
-    smoke: Vec<SmokeCase>,
+    smoke: Vec<Case>,
 }
 
 /// A module to compile.

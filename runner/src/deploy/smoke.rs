@@ -1,23 +1,17 @@
 //! Smoke cases: jobs in the manifest that a module must answer as expected before it serves.
 //!
-//! They run in the module's own sandbox, without side effects: no HTTP, an empty store for each case, and
-//! follow-up jobs that are checked and discarded. A case ends at the topic's ttr, or after 10 s if that is
+//! They run in the module's own sandbox, without side effects: only recorded HTTP, a store of their own for
+//! each case, and follow-up jobs that are checked and discarded. A case ends at the topic's ttr, or after 10 s if that is
 //! sooner. All cases of a module end within 60 s.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_job::{FailureClass, JobId, Outcome, TopicError, TopicName};
-use duebox_sandbox::{
-    Handler, HostServices, Interrupt, Invocation, JobContext, KeyValue, Level, LogSink, MemoryKv,
-    RunReport,
-};
-use jiff::Timestamp;
-use tracing::debug;
+use duebox_job::{TopicError, TopicName};
+use duebox_sandbox::Handler;
 
-use crate::manifest::{Expected, SmokeCase, Topic};
+use super::case_run::{self, CaseJob, CaseRun, Difference};
+use crate::manifest::{Case, ExpectedVerdict, Topic};
 
 /// The longest run of one case.
 const CASE_MAX: Duration = Duration::from_secs(10);
@@ -51,6 +45,26 @@ pub enum SmokeError {
         /// The end of its log as a clause; may be empty.
         log: String,
     },
+    /// A case ends with the expected verdict, but with another content.
+    #[error(
+        "smoke case {case} of {cases}, payload {payload:?}, should have {what} {expected:?} and has {found:?}{log}"
+    )]
+    Content {
+        /// The number of the case, from 1.
+        case: usize,
+        /// The number of cases.
+        cases: usize,
+        /// The start of its payload.
+        payload: String,
+        /// The key of the case.
+        what: &'static str,
+        /// What the case expects.
+        expected: String,
+        /// What came.
+        found: String,
+        /// The end of its log as a clause; may be empty.
+        log: String,
+    },
     /// The cases together take too long.
     #[error("its smoke cases did not finish within {} s: case {case} of {cases} was next", ALL_MAX.as_secs())]
     Long {
@@ -65,19 +79,6 @@ pub enum SmokeError {
     /// The runtime for the cases does not start.
     #[error("its smoke cases cannot run: {0}")]
     Runtime(std::io::Error),
-}
-
-/// Logs the lines of cases at debug level.
-struct SmokeLog;
-
-impl LogSink for SmokeLog {
-    fn line(&self, job: &JobContext<'_>, level: Level, text: &str) {
-        debug!(
-            target: "handler",
-            topic = %job.topic, smoke = %job.id, digest = %job.digest.short(),
-            said_at = level.name(), "{text}"
-        );
-    }
 }
 
 /// Runs the smoke cases of a topic or pattern, one after the other. It blocks for up to 70 s, and must not
@@ -97,17 +98,25 @@ pub fn pass(handler: &Handler, name: &impl Display, topic: &Topic) -> Result<(),
         if Instant::now() >= until {
             return Err(SmokeError::Long { case, cases });
         }
-        let invocation = invocation(&name, case, smoke, topic);
-        let report = runtime.block_on(run(handler, &invocation));
-        if verdict_of(&report.outcome) != Some(smoke.expect) {
-            return Err(refusal(case, cases, smoke, &report));
+        let job = CaseJob {
+            id: format!("smoke-{case}"),
+            topic: &name,
+            max_attempts: topic.max_attempts,
+            ttr: topic.ttr.min(CASE_MAX),
+        };
+        let run = runtime.block_on(run(handler, smoke, &job));
+        if let Some(difference) = run.differences(smoke).into_iter().next() {
+            return Err(refusal(case, cases, smoke, &run, difference));
         }
     }
     Ok(())
 }
 
 /// The topic name for the cases: for a pattern, one that it matches.
-fn topic_of(name: &str) -> Result<TopicName, TopicError> {
+///
+/// # Errors
+/// [`TopicError`] if the pattern matches no valid name.
+pub fn topic_of(name: &str) -> Result<TopicName, TopicError> {
     match name.strip_suffix('*') {
         None => TopicName::new(name),
         // A prefix of the maximum length is itself a name.
@@ -117,68 +126,43 @@ fn topic_of(name: &str) -> Result<TopicName, TopicError> {
     }
 }
 
-fn invocation(topic: &TopicName, case: usize, smoke: &SmokeCase, settings: &Topic) -> Invocation {
-    Invocation {
-        id: JobId::from_redis(format!("smoke-{case}")),
-        topic: topic.clone(),
-        payload: smoke.payload.clone(),
-        attempt: 1,
-        max_attempts: settings.max_attempts,
-        due_at_ms: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0),
-        headers: BTreeMap::new(),
-        ttr: settings.ttr.min(CASE_MAX),
-        span: None,
-    }
-}
-
 /// Runs a case. After a host fault it is tried again for as long as the case itself may take.
-async fn run(handler: &Handler, invocation: &Invocation) -> RunReport {
-    let until = Instant::now() + invocation.ttr;
+async fn run(handler: &Handler, smoke: &Case, job: &CaseJob<'_>) -> CaseRun {
+    let until = Instant::now() + job.ttr;
     loop {
-        let kv = Some(Arc::new(MemoryKv::new()) as Arc<dyn KeyValue>);
-        let host_services =
-            Arc::new(HostServices { kv, ..HostServices::with_logs(Arc::new(SmokeLog)) });
-        let report = handler.run(invocation.clone(), Interrupt::new(), host_services).await;
-        if !matches!(report.outcome, Outcome::HostFault(_)) || Instant::now() >= until {
-            return report;
+        let run = case_run::run(handler, smoke, job).await;
+        if run.verdict().is_some() || Instant::now() >= until {
+            return run;
         }
         tokio::time::sleep(FAULT_DELAY).await;
     }
 }
 
-/// The verdict of the handler, if there is one.
-fn verdict_of(outcome: &Outcome) -> Option<Expected> {
-    match outcome {
-        Outcome::Acked => Some(Expected::Ack),
-        Outcome::Snoozed { .. } => Some(Expected::Snooze),
-        Outcome::Failed(failure) => match failure.class {
-            FailureClass::Nack => Some(Expected::Nack),
-            FailureClass::Drop => Some(Expected::Drop),
-            _ => None,
-        },
-        Outcome::HostFault(_) => None,
-    }
-}
-
-fn refusal(case: usize, cases: usize, smoke: &SmokeCase, report: &RunReport) -> SmokeError {
-    let with = |what: &str, reason: &str| match reason {
-        "" => what.to_owned(),
-        reason => format!("{what}: {}", shorten(reason)),
-    };
-    let came = match &report.outcome {
-        Outcome::Acked => "ack".to_owned(),
-        Outcome::Snoozed { reason, .. } => with("snooze", reason),
-        Outcome::Failed(failure) => with(failure.class.name(), &failure.reason),
-        Outcome::HostFault(reason) => with("no verdict", reason),
-    };
-    let last = report.log_tail.len().saturating_sub(LOG_LINES_SHOWN);
-    let lines: Vec<&str> = report.log_tail[last..].iter().map(|line| shorten(line)).collect();
+fn refusal(
+    case: usize,
+    cases: usize,
+    smoke: &Case,
+    run: &CaseRun,
+    difference: Difference,
+) -> SmokeError {
+    let last = run.report.log_tail.len().saturating_sub(LOG_LINES_SHOWN);
+    let lines: Vec<&str> = run.report.log_tail[last..].iter().map(|line| shorten(line)).collect();
     let log = match lines.as_slice() {
         [] => String::new(),
         lines => format!(" (its log ends: {})", lines.join(" | ")),
     };
     let payload = shorten(&String::from_utf8_lossy(&smoke.payload)).to_owned();
-    SmokeError::Verdict { case, cases, payload, expected: smoke.expect.word(), came, log }
+    let Difference { what, expected, found } = difference;
+    if what != "expect" {
+        let (expected, found) = (shorten(&expected).to_owned(), shorten(&found).to_owned());
+        return SmokeError::Content { case, cases, payload, what, expected, found, log };
+    }
+    let with = |what: &str, reason: &str| match reason {
+        "" => what.to_owned(),
+        reason => format!("{what}: {}", shorten(reason)),
+    };
+    let came = with(run.verdict().map_or("no verdict", ExpectedVerdict::word), run.reason());
+    SmokeError::Verdict { case, cases, payload, expected: smoke.expected.verdict.word(), came, log }
 }
 
 /// The start of a text, short enough for a log line.

@@ -63,13 +63,16 @@ pub struct AttemptOutput {
     pub log_tail: Vec<String>,
     /// Its span and the spans of its host calls, if it is traced.
     pub traced: Option<Box<AttemptTrace>>,
+    /// What it read, in its stored form, if it is recorded and its job will be dead.
+    pub recording: Option<Vec<u8>>,
 }
 
 impl AttemptOutput {
     /// The bytes of what is stored in Redis, about.
     pub(super) fn bytes(&self) -> usize {
         let follow_ups: usize = self.follow_ups.iter().map(FollowUp::bytes).sum();
-        self.result.as_ref().map_or(0, Bytes::len) + follow_ups
+        let recording = self.recording.as_ref().map_or(0, Vec::len);
+        self.result.as_ref().map_or(0, Bytes::len) + follow_ups + recording
     }
 
     pub(super) fn of(report: RunReport) -> (Outcome, Self) {
@@ -82,7 +85,7 @@ impl AttemptOutput {
             attempt_trace: traced,
             ..
         } = report;
-        (outcome, Self { result, follow_ups, trace, log_tail, traced })
+        (outcome, Self { result, follow_ups, trace, log_tail, traced, recording: None })
     }
 }
 

@@ -25,18 +25,25 @@ pub(super) fn read_as_text(
 
 /// The payload of a job: a string, or a table or an array, which becomes JSON. The default is empty.
 pub(super) fn read_payload(section: &Section<'_>) -> Option<Bytes> {
-    let Some(value) = section.value("payload") else { return Some(Bytes::new()) };
-    let reader = section.reader();
+    match section.value("payload") {
+        None => Some(Bytes::new()),
+        Some(_) => read_bytes(section, "payload"),
+    }
+}
+
+/// Bytes: a string, or a table or an array, which becomes JSON. `None` if the key is absent or invalid.
+pub(super) fn read_bytes(section: &Section<'_>, key: &str) -> Option<Bytes> {
+    let (value, reader) = (section.value(key)?, section.reader());
     if !matches!(value.get_ref(), DeValue::String(_) | DeValue::Table(_) | DeValue::Array(_)) {
         let title = format!(
-            "`payload` is {}; it must be a string, a table or an array",
+            "`{key}` is {}; it must be a string, a table or an array",
             kind(value.get_ref())
         );
         let hint = "write it in quotes; a table or an array becomes JSON";
         reader.refuse(Some(value.span()), title, hint);
         return None;
     }
-    read_as_text(reader, "payload", value).map(Bytes::from)
+    read_as_text(reader, key, value).map(Bytes::from)
 }
 
 /// A value as JSON, with `${VAR}` replaced in every string.

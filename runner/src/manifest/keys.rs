@@ -118,6 +118,7 @@ pub(super) const DEFAULTS: Keys = Keys {
         "snapshot",
         "breaker",
         "smoke",
+        "record",
         "rollback",
         "sandbox",
     ],
@@ -127,7 +128,7 @@ pub(super) const DEFAULTS: Keys = Keys {
 
 pub(super) const TOPIC: Keys = Keys {
     title: "a topic",
-    served: &["handler", "sha256", "canary"],
+    served: &["handler", "sha256", "canary", "tests"],
     later: &[],
     base: Some(&DEFAULTS),
 };
@@ -182,8 +183,58 @@ pub(super) const CANARY: Keys = Keys {
     base: None,
 };
 
-pub(super) const SMOKE: Keys =
-    Keys { title: "a smoke case", served: &["payload", "expect"], later: &[], base: None };
+pub(super) const CASE: Keys = Keys {
+    title: "a case",
+    served: &[
+        "name",
+        "payload",
+        "headers",
+        "attempt",
+        "now",
+        "config",
+        "http",
+        "kv",
+        "expect",
+        "reason",
+        "delay",
+        "result",
+        "follow_ups",
+        "log",
+        "kv_after",
+    ],
+    later: &[],
+    base: None,
+};
+
+pub(super) const FOLLOW_UP: Keys = Keys {
+    title: "a follow-up of a case",
+    served: &["topic", "id", "payload", "delay"],
+    later: &[],
+    base: None,
+};
+
+pub(super) const EXCHANGE: Keys = Keys {
+    title: "an HTTP exchange",
+    served: &[
+        "method",
+        "url",
+        "sent",
+        "sent_base64",
+        "status",
+        "headers",
+        "body",
+        "body_base64",
+        "error",
+    ],
+    later: &[],
+    base: None,
+};
+
+pub(super) const CASE_FILE: Keys =
+    Keys { title: "a file of cases", served: &["topic", "case"], later: &[], base: None };
+
+pub(super) const EXCHANGE_FILE: Keys =
+    Keys { title: "a file of exchanges", served: &["http"], later: &[], base: None };
 
 pub(super) const SCHEDULE: Keys = Keys {
     title: "a schedule",
@@ -193,9 +244,9 @@ pub(super) const SCHEDULE: Keys = Keys {
 };
 
 /// The tables that are searched for a misplaced key.
-const TABLES: [&Keys; 16] = [
+const TABLES: [&Keys; 18] = [
     &ROOT, &REDIS, &MANAGED, &RUNNER, &SERVER, &TLS, &TOPIC, &SANDBOX, &BACKOFF, &BREAKER,
-    &PASSWORD, &SECRET, &SCHEDULE, &SMOKE, &ROLLBACK, &CANARY,
+    &PASSWORD, &SECRET, &SCHEDULE, &CASE, &ROLLBACK, &CANARY, &FOLLOW_UP, &EXCHANGE,
 ];
 
 /// Whether a key is valid in its table.

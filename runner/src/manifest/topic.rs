@@ -11,10 +11,10 @@ use duebox_job::{Backoff, FailureClass, Policy, Rate};
 use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Grants, Limits};
 
+use super::case::Case;
 use super::failures::BreakerRule;
 use super::rollout::{Canary, Rollback};
 use super::secret::SecretSource;
-use super::smoke::SmokeCase;
 use super::topic_table::TopicTable;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -78,13 +78,27 @@ pub struct Topic {
     /// A second module that runs a share of the jobs.
     pub canary: Option<Canary>,
     /// Jobs that a module must answer as expected before it serves, at most 100.
-    pub smoke: Vec<SmokeCase>,
+    pub smoke: Vec<Case>,
+    /// Files with further cases, which `duebox test` runs; empty for `tests/*.toml` next to the handler.
+    pub tests: Vec<PathBuf>,
+    /// Which attempts are recorded.
+    pub record: RecordPolicy,
     /// The sandbox limits of the handler.
     pub limits: Limits,
     /// The sandbox grants of the handler. Its `config` contains the values of the secrets.
     pub grants: Grants,
     /// The source of each secret.
     pub secrets: BTreeMap<String, SecretSource>,
+}
+
+/// Which attempts keep what they read from the host, to be replayed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecordPolicy {
+    /// None.
+    #[default]
+    Off,
+    /// The last attempt of each dead job.
+    Failures,
 }
 
 /// Whether a job that waits for its retry holds back the others of its key.
@@ -137,6 +151,8 @@ impl Topic {
             backoff: own.backoff.or_else(|| defaults.backoff.clone()).unwrap_or_default(),
             rollback: own.rollback.over(defaults.rollback),
             canary: None,
+            tests: Vec::new(),
+            record: own.record.or(defaults.record).unwrap_or_default(),
             smoke: own.smoke.or_else(|| defaults.smoke.clone()).unwrap_or_default(),
             limits,
             grants: own.sandbox.grants_over(&defaults.sandbox),

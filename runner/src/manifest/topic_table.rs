@@ -13,12 +13,12 @@ use duebox_job::{
 use duebox_queue::IfExists;
 use duebox_sandbox::{Digest, Instances};
 
+use super::case::{Case, read_smoke};
 use super::failures::{BreakerTable, read_backoff, read_policies};
 use super::rollout::RollbackTable;
 use super::sandbox::SandboxTable;
 use super::section::Section;
-use super::smoke::{SmokeCase, read_smoke};
-use super::topic::KeyOrder;
+use super::topic::{KeyOrder, RecordPolicy};
 
 /// The longest delay, retention or backoff: ten years.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -66,7 +66,8 @@ pub(super) struct TopicTable {
     pub(super) warm_jobs: Option<u32>,
     pub(super) snapshot: Option<bool>,
     pub(super) breaker: BreakerTable,
-    pub(super) smoke: Option<Vec<SmokeCase>>,
+    pub(super) smoke: Option<Vec<Case>>,
+    pub(super) record: Option<RecordPolicy>,
     pub(super) rollback: RollbackTable,
     pub(super) sandbox: SandboxTable,
 }
@@ -80,6 +81,7 @@ impl TopicTable {
             ("replace", IfExists::Replace),
         ];
         let isolations = [("job", Isolation::Job), ("warm", Isolation::Warm)];
+        let recordings = [("off", RecordPolicy::Off), ("failures", RecordPolicy::Failures)];
         let orders = [("strict", KeyOrder::Strict), ("relaxed", KeyOrder::Relaxed)];
         let up_to_ten_years = |key| section.duration(key, Duration::ZERO..=LONGEST);
         Self {
@@ -110,6 +112,7 @@ impl TopicTable {
             snapshot: section.boolean("snapshot"),
             breaker: BreakerTable::read(section),
             smoke: read_smoke(section),
+            record: section.choice("record", &recordings),
             rollback: RollbackTable::read(section),
             sandbox: SandboxTable::read(section),
         }

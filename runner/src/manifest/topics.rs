@@ -3,18 +3,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use duebox_job::TopicName;
 use toml::Spanned;
 
+use super::case::check_smoke;
 use super::keys::TOPIC;
 use super::pattern::{NameOrPattern, Patterns, TopicPattern};
 use super::reader::ManifestReader;
 use super::rollout::read_canary;
 use super::sandbox::{SandboxTable, refuse_private};
 use super::section::{Section, Value};
-use super::smoke::check_smoke;
-use super::topic::Topic;
+use super::topic::{RecordPolicy, Topic};
 use super::topic_table::{TopicTable, read_pin};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
@@ -90,15 +91,21 @@ fn read_topic<'t>(
     let table = TopicTable::read(&section);
     let canary = read_canary(&section);
     let pin = read_pin(&section);
+    let tests = section.value("tests").and_then(|_| read_tests(&section)).unwrap_or_default();
     if section.value("handler").is_none() {
         refuse_without_handler(&section, name, pin.is_some());
     }
     table.sandbox.refuse_contradictions(&section, &defaults.sandbox);
     let has_private = table.sandbox.opens_private();
     let has_burst = table.burst.is_some_and(|burst| burst > 0);
-    let topic =
-        Topic { sha256: pin, canary, ..Topic::new(section.path("handler"), table, defaults) };
+    let topic = Topic {
+        sha256: pin,
+        canary,
+        tests,
+        ..Topic::new(section.path("handler"), table, defaults)
+    };
     check_smoke(&section, &topic.smoke, topic.limits.payload);
+    refuse_record(&section, &topic, name);
     if has_burst && topic.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has `burst`, but no `rate`"));
     }
@@ -114,6 +121,8 @@ fn refuse_without_handler(section: &Section<'_>, name: &str, has_pin: bool) {
     for (key, is_set) in [
         ("sandbox", is_set("sandbox")),
         ("smoke", is_set("smoke")),
+        ("tests", is_set("tests")),
+        ("record", is_set("record")),
         ("canary", is_set("canary")),
         ("sha256", has_pin),
     ] {
@@ -125,6 +134,24 @@ fn refuse_without_handler(section: &Section<'_>, name: &str, has_pin: bool) {
             );
         }
     }
+}
+
+/// Refuses to record warm instances: their attempts also read what earlier jobs left in memory.
+fn refuse_record(section: &Section<'_>, topic: &Topic, name: &str) {
+    if topic.record == RecordPolicy::Off || topic.limits.instances.jobs_each <= 1 {
+        return;
+    }
+    let at = section.key_at("record").or_else(|| section.key_at("isolation"));
+    let title = format!("topic `{name}` has `record` and warm instances");
+    let hint = "set isolation = \"job\" or record = \"off\": an attempt on a warm instance depends on earlier jobs";
+    section.reader().refuse(at, title, hint);
+}
+
+/// The files of cases.
+fn read_tests(section: &Section<'_>) -> Option<Vec<PathBuf>> {
+    let files = section.list("tests")?.iter();
+    let files = files.map(|file| section.reader().path("tests", file));
+    files.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Refuses a burst without a rate, which would have no effect.

@@ -140,7 +140,7 @@ impl Worker {
         let verdict = ended.verdict(&outcome, AttemptOutput::default());
         let record = AttemptRecord::not_run(lease.id.clone(), attempt, outcome);
         let settlement = lease.settle(verdict);
-        self.unsettled.jobs.push(JudgedJob { settlement, record });
+        self.unsettled.jobs.push(JudgedJob { settlement, record, recording: None });
     }
 
     fn report_expired(&self, jobs: u64, call: &LeaseCall) {

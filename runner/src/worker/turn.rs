@@ -48,6 +48,7 @@ impl Worker {
         let is_full = plan.judged.len() >= plan.batch_max;
         if let Some((reply, sent_at)) = self.send(&plan).await {
             self.apply_reply(plan, reply, sent_at);
+            self.keep_recordings().await;
         }
         self.drop_requested_probe();
         if is_full && self.drain_until.is_none() {
@@ -89,6 +90,7 @@ impl Worker {
     fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.lease) else { return };
         let traced = ended.output.traced.take();
+        let recording = ended.output.recording.take();
         let digest = Some(ended.digest);
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
         let mut max_attempts = None;
@@ -124,7 +126,7 @@ impl Worker {
             is_routine: false,
         };
         let settlement = held.lease.settle(verdict);
-        self.unsettled.jobs.push(JudgedJob { settlement, record });
+        self.unsettled.jobs.push(JudgedJob { settlement, record, recording });
     }
 
     fn plan(&mut self, now: Instant) -> Plan {
@@ -170,7 +172,7 @@ impl Worker {
         }
     }
 
-    fn apply_reply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
+    fn apply_reply(&mut self, mut plan: Plan, reply: TurnReply, sent_at: Instant) {
         let now = monotonic::now();
         let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
             reply;
@@ -186,6 +188,7 @@ impl Worker {
         match settled {
             Some(words) => {
                 self.report_settled(&plan.judged, &words);
+                self.collect_recordings(&mut plan.judged, &words);
                 if plan.follow_ups {
                     self.parts.services.relay.mark_due(&self.parts.shard);
                 }

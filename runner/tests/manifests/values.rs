@@ -165,7 +165,7 @@ fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
     let manifest = accepted("full.toml");
     let cases = |topic: &str| -> Vec<(Vec<u8>, &str)> {
         let cases = &manifest.topics[&name(topic)].smoke;
-        cases.iter().map(|case| (case.payload.to_vec(), case.expect.word())).collect()
+        cases.iter().map(|case| (case.payload.to_vec(), case.expected.verdict.word())).collect()
     };
     let close = [(br#"{"region":"eu"}"#.to_vec(), "ack"), (b"bad".to_vec(), "drop")];
     assert_eq!(cases("order.close")[..2], close);

@@ -15,7 +15,7 @@ use crate::support::producer::push;
 use crate::support::redis_state::{Store, key};
 
 /// All keys of a topic.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 32] = [
     "jobs",
     "opts",
     "pending",
@@ -32,6 +32,8 @@ const KEYS: [&str; 30] = [
     "dead:jobs",
     "dead:opts",
     "dead:info",
+    "recordings",
+    "recordings:at",
     "done",
     "done:jobs",
     "done:info",

@@ -13,10 +13,13 @@ use crate::error::{QueueError, for_each_topic};
 use crate::wire::constants::BATCH_MAX;
 use crate::wire::millis::millis;
 use crate::wire::reply::{array, count, unexpected};
-use crate::wire::script::{self, KV_PRUNE, LuaScript, PRUNE, PRUNE_RECORDS, PRUNE_TICKS};
+use crate::wire::script::{
+    self, KV_PRUNE, LuaScript, PRUNE, PRUNE_RECORDINGS, PRUNE_RECORDS, PRUNE_TICKS,
+};
 
 /// Keys of which one exists as long as a shard has something to delete.
-const FORGETTABLE: [&str; 6] = ["dead", "done", "unique", "inbox", "kv:at", "ticks"];
+const FORGETTABLE: [&str; 7] =
+    ["dead", "done", "unique", "inbox", "kv:at", "ticks", "recordings:at"];
 /// Entries of each kind that are deleted of one topic while others wait for their turn.
 const TOGETHER_MAX: usize = 100;
 
@@ -46,6 +49,8 @@ pub struct Pruned {
     pub values: u64,
     /// Schedules that no runner has had for long.
     pub schedules: u64,
+    /// Recordings of jobs that are not dead any more.
+    pub recordings: u64,
     /// More may be left: call again.
     pub more: bool,
 }
@@ -77,8 +82,8 @@ impl Queue {
         self.prune_by(shard, "above", kept).await
     }
 
-    /// Deletes these dead jobs; every [`BATCH_MAX`] of a shard are one atomic transition. Returns how
-    /// many there were.
+    /// Deletes these dead jobs; every [`BATCH_MAX`] of a shard are one atomic transition. Their recordings
+    /// are deleted after that. Returns how many there were.
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
@@ -92,8 +97,13 @@ impl Queue {
                 for id in batch {
                     call.arg(id.as_bytes());
                 }
-                let some = count(&script::run_one_idempotent(&self.connection, call).await?)?;
-                pruned = pruned.saturating_add(some);
+                let mut recordings = PRUNE_RECORDINGS.call(&self.keys.of(&shard));
+                recordings.arg(BATCH_MAX);
+                let replies = script::run_idempotent(&self.connection, vec![call, recordings]).await?;
+                for (reply, is_job) in replies.into_iter().zip([true, false]) {
+                    let some = count(&reply?)?;
+                    pruned = pruned.saturating_add(if is_job { some } else { 0 });
+                }
             }
         }
         Ok(pruned)
@@ -173,6 +183,7 @@ impl Queue {
             sweep(&PRUNE_RECORDS),
             sweep(&KV_PRUNE),
             sweep(&PRUNE_TICKS),
+            sweep(&PRUNE_RECORDINGS),
         ]
     }
 
@@ -202,7 +213,7 @@ impl Pruned {
         // All replies of the shard are taken, even if the first is an error.
         let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
         let counts = [next(), next(), next(), next()];
-        let (records, values, schedules) = (next(), next(), next());
+        let (records, values, schedules, recordings) = (next(), next(), next(), next());
         let mut pruned = [0; 4];
         for (pruned, reply) in pruned.iter_mut().zip(counts) {
             *pruned = count(&reply?)?;
@@ -215,6 +226,7 @@ impl Pruned {
             records,
             values,
             schedules: count(&schedules?)?,
+            recordings: count(&recordings?)?,
             more: largest >= Some(most as u64),
         })
     }

@@ -19,7 +19,7 @@ pub(crate) struct ShardKeys {
 impl ShardKeys {
     /// The names of all keys of a topic (docs/reference/queue.md).
     #[cfg(test)]
-    pub(crate) const NAMES: [&'static str; 30] = [
+    pub(crate) const NAMES: [&'static str; 32] = [
         "jobs",
         "opts",
         "pending",
@@ -36,6 +36,8 @@ impl ShardKeys {
         "dead:jobs",
         "dead:opts",
         "dead:info",
+        "recordings",
+        "recordings:at",
         "done",
         "done:jobs",
         "done:info",

@@ -55,6 +55,8 @@ scripts! {
     PRUNE = "operate/prune",
     PRUNE_RECORDS = "operate/prune_records",
     PRUNE_TICKS = "operate/prune_ticks",
+    PRUNE_RECORDINGS = "operate/prune_recordings",
+    RECORD = "operate/record",
     KV_GET = "store/get",
     KV_SET = "store/set",
     KV_DELETE = "store/delete",

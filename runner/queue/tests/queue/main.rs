@@ -27,6 +27,7 @@ mod order;
 mod pause;
 mod promote;
 mod push;
+mod recordings;
 mod relay_faults;
 mod settle;
 mod shards;

@@ -38,7 +38,7 @@ async fn busy() -> Fixture {
     fixture
 }
 
-async fn refuses(script: &RawScript, calls: &[(&[&str], &str)]) {
+pub(crate) async fn refuses(script: &RawScript, calls: &[(&[&str], &str)]) {
     let fixture = busy().await;
     let before = fixture.snapshot().state();
     for (args, why) in calls {
@@ -50,7 +50,7 @@ async fn refuses(script: &RawScript, calls: &[(&[&str], &str)]) {
     }
 }
 
-fn many<'a>(head: &[&'a str], entry: &[&'a str], count: usize) -> Vec<&'a str> {
+pub(crate) fn many<'a>(head: &[&'a str], entry: &[&'a str], count: usize) -> Vec<&'a str> {
     let mut args = head.to_vec();
     for _ in 0..count {
         args.extend(entry);

@@ -56,11 +56,12 @@ snapshot!(
         dead_jobs "dead:jobs" dead_opts "dead:opts" dead_info "dead:info"
         done_jobs "done:jobs" done_info "done:info" done_result "done:result"
         outbox "outbox" ticks "ticks" kv "kv" kv_rev "kv:rev"
+        recordings "recordings"
     ]
     zsets [
         pending "pending" ready "ready" unack "unack" retry "retry" blocked "blocked"
         dead "dead" done "done" holders "holders" unique "unique" inbox "inbox"
-        kv_at "kv:at"
+        kv_at "kv:at" recordings_at "recordings:at"
     ]
 );
 

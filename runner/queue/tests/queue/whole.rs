@@ -76,6 +76,8 @@ impl Topic {
         fixture.on_key("HSET", "kv", &["n", "1", "over", "2"]);
         fixture.on_key("HSET", "kv:rev", &["n", "1", "over", "2"]);
         fixture.on_key("ZADD", "kv:at", &["5", "over"]);
+        fixture.on_key("HSET", "recordings", &["gone", "{}"]);
+        fixture.on_key("ZADD", "recordings:at", &["5", "gone"]);
         fixture.on_key("HSET", "meta", &["kv_bytes", "7", "waiting", "1", "shards_seen", "2"]);
         let dump = dump(&fixture);
         Self { fixture, dump, token, call_id }
@@ -146,6 +148,8 @@ impl Topic {
             ("operate/prune", vec!["dead", "before", "", "10"]),
             ("operate/prune_records", vec!["10"]),
             ("operate/prune_ticks", vec!["10"]),
+            ("operate/record", vec!["10", "dead", "{}"]),
+            ("operate/prune_recordings", vec!["10"]),
             ("operate/requeue", vec!["dead", "none"]),
             ("topic/configure", vec!["per_key", "2", "shards", "3", "rate", ""]),
             ("topic/forget_shards", vec!["1", "2"]),
@@ -194,7 +198,7 @@ impl Topic {
     fn break_key(&self, name: &str, broken: Broken) -> bool {
         let is_zset = ["pending", "ready", "retry", "unack", "holders", "blocked", "dead", "done"]
             .contains(&name)
-            || ["inbox", "unique", "kv:at"].contains(&name);
+            || ["inbox", "unique", "kv:at", "recordings:at"].contains(&name);
         let (command, args): (&str, &[&str]) = match broken {
             Garbage => return self.fill_with_garbage(name, is_zset),
             Hash if !is_zset => return false,

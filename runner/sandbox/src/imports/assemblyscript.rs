@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
-use rand::RngExt as _;
+use bytes::Bytes;
+use rand::Rng as _;
 use wasmtime::{Caller, Linker};
 
 use crate::imports::call::{Fault, GuestState, View, view};
-use crate::imports::clock::InstanceClock;
+use crate::imports::clock::{InstanceClock, nanos};
+use crate::imports::intercept::{self, HostAnswer, HostClock, HostRequest};
 use crate::imports::log::{HasLog, Level};
 
 /// The namespace.
@@ -48,7 +50,7 @@ pub(crate) fn link<T: HasLog + HasInstanceClock>(linker: &mut Linker<T>) -> wasm
     })?;
     linker.func_wrap(NAMESPACE, "seed", |caller: Caller<'_, T>| {
         caller.data().calls().io.count_call();
-        rand::rng().random::<f64>()
+        seed(caller.data())
     })?;
     let consoles = [
         ("console.log", Level::Info),
@@ -73,13 +75,31 @@ pub(crate) fn link<T: HasLog + HasInstanceClock>(linker: &mut Linker<T>) -> wasm
     }
     linker.func_wrap(NAMESPACE, "Date.now", |caller: Caller<'_, T>| {
         caller.data().calls().io.count_call();
-        caller.data().instance_clock().unix_ms() as f64
+        let guest = caller.data();
+        let now = || guest.instance_clock().unix_ms();
+        intercept::clock(guest.interceptor(), HostClock::Now, now) as f64
     })?;
     linker.func_wrap(NAMESPACE, "performance.now", |caller: Caller<'_, T>| {
         caller.data().calls().io.count_call();
-        caller.data().instance_clock().elapsed().as_secs_f64() * 1e3
+        let guest = caller.data();
+        let elapsed = || nanos(guest.instance_clock().elapsed());
+        intercept::clock(guest.interceptor(), HostClock::Elapsed, elapsed) as f64 / 1e6
     })?;
     Ok(())
+}
+
+/// A number from 0 to 1, without 1: 53 random bits.
+fn seed<T: GuestState>(guest: &T) -> f64 {
+    let mut bytes = [0; 8];
+    let interceptor = guest.interceptor();
+    if !interceptor.is_some_and(|it| intercept::random(&**it, &mut bytes)) {
+        rand::rng().fill_bytes(&mut bytes);
+        if let Some(interceptor) = interceptor {
+            let answer = HostAnswer::Random(Bytes::copy_from_slice(&bytes));
+            interceptor.answered(&HostRequest::Random(bytes.len()), &answer);
+        }
+    }
+    (u64::from_le_bytes(bytes) >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
 
 fn abort<T: HasLog>(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use wasmtime::{AsContextMut, Caller, Extern, Memory, ModuleExport};
 
 use crate::grants::Grants;
+use crate::imports::intercept::Interceptor;
 use crate::imports::io::HostIo;
 
 /// The state of a guest, as far as every import uses it. Each import adds a trait for its own state.
@@ -18,6 +19,8 @@ pub(crate) trait GuestState: Send + 'static {
     fn calls_mut(&mut self) -> &mut CallState;
     /// What the topic grants.
     fn grants(&self) -> &Arc<Grants>;
+    /// The interceptor of this run, if it has one.
+    fn interceptor(&self) -> Option<&Arc<dyn Interceptor>>;
 }
 
 /// What every call of an import uses.
@@ -59,6 +62,9 @@ pub(crate) enum Fault {
         "{import} does not work in a start function or _initialize, where there is no job; only log and random do"
     )]
     TooEarly { import: &'static str },
+    /// An interceptor has no answer to a call.
+    #[error("{0}")]
+    NoAnswer(String),
     /// AssemblyScript's `abort`, with its message.
     #[error("{0}")]
     Abort(String),

@@ -1,7 +1,10 @@
 //! The clocks that imports read: the time of one attempt, and the time since an instance started.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::imports::intercept::{self, HostClock, Interceptor};
 
 /// The longest ttr that is applied: 100 years.
 const TTR_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -25,9 +28,10 @@ impl AttemptClock {
     }
 
     /// The deadline in Unix milliseconds. It stays the same for the whole attempt.
-    pub(crate) fn deadline_ms(&self) -> u64 {
+    pub(crate) fn deadline_ms(&self, interceptor: Option<&Arc<dyn Interceptor>>) -> u64 {
+        let host = || unix_ms().saturating_add(millis(self.remaining()));
         let ms = self.deadline_ms.get();
-        let ms = ms.unwrap_or_else(|| unix_ms().saturating_add(millis(self.remaining())));
+        let ms = ms.unwrap_or_else(|| intercept::clock(interceptor, HostClock::Deadline, host));
         self.deadline_ms.set(Some(ms));
         ms
     }
@@ -69,6 +73,11 @@ impl InstanceClock {
 /// The current time in Unix milliseconds; 0 before 1970.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+/// A duration in nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A duration in whole milliseconds.

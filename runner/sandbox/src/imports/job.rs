@@ -2,12 +2,15 @@
 //!
 //! Each import checks its arguments first and writes last, so a call that faults has had no effect.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use wasmtime::{Caller, Linker};
 
 use crate::imports::abi::{INVALID, NAMESPACE, NOT_FOUND, copied, fill};
 use crate::imports::call::{GuestState, View, in_job, job_view, view};
 use crate::imports::clock::{AttemptClock, millis, unix_ms};
+use crate::imports::intercept::{self, HostClock, HostRequest, Interceptor};
 use crate::imports::{blocks, pieces};
 use crate::invocation::Invocation;
 
@@ -49,14 +52,15 @@ impl JobState {
     }
 
     /// The metadata with this key, if it is a number.
-    fn number(&self, key: u32) -> Option<u64> {
+    fn number(&self, key: u32, interceptor: Option<&Arc<dyn Interceptor>>) -> Option<u64> {
+        let clock = |clock, host: &dyn Fn() -> u64| intercept::clock(interceptor, clock, host);
         match key {
             3 => Some(self.invocation.attempt.into()),
             4 => Some(self.invocation.max_attempts.into()),
             5 => Some(self.invocation.due_at_ms),
-            6 => Some(self.clock.deadline_ms()),
-            8 => Some(unix_ms()),
-            9 => Some(millis(self.clock.remaining())),
+            6 => Some(self.clock.deadline_ms(interceptor)),
+            8 => Some(clock(HostClock::Now, &unix_ms)),
+            9 => Some(clock(HostClock::Remaining, &|| millis(self.clock.remaining()))),
             _ => None,
         }
     }
@@ -112,7 +116,7 @@ fn meta_read<T: HasJob>(
         1 => fill(io, target, job.invocation.id.as_bytes()),
         2 => fill(io, target, job.invocation.topic.as_str().as_bytes()),
         7 => fill(io, target, job.headers.as_deref().unwrap_or_default().as_bytes()),
-        _ => match job.number(key) {
+        _ => match job.number(key, guest.interceptor()) {
             Some(number) => fill(io, target, number.to_string().as_bytes()),
             None => NOT_FOUND,
         },
@@ -120,7 +124,8 @@ fn meta_read<T: HasJob>(
 }
 
 fn meta_int<T: HasJob>(mut caller: Caller<'_, T>, key: u32) -> wasmtime::Result<i64> {
-    let number = in_job(&mut caller, "meta_int")?.job().number(key);
+    let guest = in_job(&mut caller, "meta_int")?;
+    let number = guest.job().number(key, guest.interceptor());
     Ok(number.map_or(i64::from(NOT_FOUND), |number| i64::try_from(number).unwrap_or(i64::MAX)))
 }
 
@@ -140,6 +145,9 @@ fn config_read<T: HasJob>(
     let Ok(key) = std::str::from_utf8(&bytes[key]) else {
         return Ok(INVALID);
     };
+    if let Some(interceptor) = guest.interceptor() {
+        let _ = interceptor.answer(&HostRequest::Config(key));
+    }
     Ok(match guest.grants().config.get(key) {
         Some(value) => fill(&guest.calls().io, &mut bytes[target], value.as_bytes()),
         None => NOT_FOUND,
@@ -150,6 +158,7 @@ async fn random<T: HasJob>(mut caller: Caller<'_, T>, dst: u32, len: u32) -> was
     let view = view(&mut caller, "random")?;
     let target = view.range(dst, len)?;
     view.guest.calls().io.count_in(target.len());
-    pieces::fill_random(&mut view.bytes[target]).await;
+    let interceptor = view.guest.interceptor().cloned();
+    pieces::fill_random(interceptor, &mut view.bytes[target]).await;
     Ok(())
 }

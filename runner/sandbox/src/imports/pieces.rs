@@ -1,7 +1,10 @@
 //! Work whose size the guest chooses. It is done in pieces, and the guest yields between two of them. So
 //! other guests run, and the guest ends at its deadline or an interrupt, as if it computed itself.
 
+use bytes::Bytes;
 use rand::Rng as _;
+
+use crate::imports::intercept::{self, HostAnswer, HostRequest, MaybeInterceptor};
 
 /// Bytes that are copied or filled at once.
 const PIECE: usize = 1 << 20;
@@ -36,12 +39,19 @@ pub(crate) async fn copied(source: &[u8]) -> Vec<u8> {
 }
 
 /// Fills with random bytes.
-pub(crate) async fn fill_random(target: &mut [u8]) {
+pub(crate) async fn fill_random(interceptor: MaybeInterceptor, target: &mut [u8]) {
+    if interceptor.as_deref().is_some_and(|it| intercept::random(it, target)) {
+        return;
+    }
     for (index, piece) in target.chunks_mut(PIECE).enumerate() {
         if index > 0 {
             pause().await;
         }
         rand::rng().fill_bytes(piece);
+    }
+    if let Some(interceptor) = interceptor {
+        let answer = HostAnswer::Random(Bytes::copy_from_slice(target));
+        interceptor.answered(&HostRequest::Random(target.len()), &answer);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::imports::http::HttpClient;
+use crate::imports::intercept::Interceptor;
 use crate::imports::kv::KeyValue;
 use crate::imports::log::LogSink;
 
@@ -16,11 +17,13 @@ pub struct HostServices {
     pub http: Option<HttpClient>,
     /// Stores values of handlers with a key-value grant. Without it, their calls return UNAVAILABLE.
     pub kv: Option<Arc<dyn KeyValue>>,
+    /// Sees, and may answer, what guests read from the host.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
 }
 
 impl HostServices {
     /// Only a log; no network and no store.
     pub fn with_logs(logs: Arc<dyn LogSink>) -> Self {
-        Self { logs, http: None, kv: None }
+        Self { logs, http: None, kv: None, interceptor: None }
     }
 }

@@ -9,7 +9,7 @@ mod random_get;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wasmtime::{Caller, Linker};
 use wasmtime_wasi::p1::{self, WasiP1Ctx};
@@ -19,7 +19,8 @@ use wasmtime_wasi::{
 
 use crate::grants::Grants;
 use crate::imports::call::GuestState;
-use crate::imports::clock::{FROZEN_UNIX_MS, InstanceClock};
+use crate::imports::clock::{FROZEN_UNIX_MS, InstanceClock, nanos};
+use crate::imports::intercept::{self, HostClock, Interceptor};
 use crate::imports::log::{JobLog, Level};
 use crate::imports::stdio::Output;
 
@@ -77,6 +78,13 @@ pub(crate) trait HasWasi: GuestState {
     fn wasi(&mut self) -> &mut WasiP1Ctx;
 }
 
+/// The clock of a guest of WASI.
+#[derive(Clone, Copy)]
+pub(crate) struct WasiClock<'a> {
+    pub(crate) instance: InstanceClock,
+    pub(crate) interceptor: Option<&'a Arc<dyn Interceptor>>,
+}
+
 /// The WASI context of one instance. It is created by the first call, because most modules make none.
 #[derive(Default)]
 pub(crate) struct WasiState(Option<Box<Wasi>>);
@@ -94,7 +102,7 @@ impl WasiState {
         &mut self,
         grants: &Grants,
         log: &Arc<JobLog>,
-        clock: InstanceClock,
+        clock: WasiClock<'_>,
     ) -> &mut WasiP1Ctx {
         let wasi = self.0.get_or_insert_with(|| Box::new(Wasi::new(grants, log, clock)));
         &mut wasi.context
@@ -124,13 +132,16 @@ impl WasiState {
 }
 
 impl Wasi {
-    fn new(grants: &Grants, log: &Arc<JobLog>, clock: InstanceClock) -> Self {
+    fn new(grants: &Grants, log: &Arc<JobLog>, clock: WasiClock<'_>) -> Self {
         let output = Output::new(Arc::clone(log));
         let mut builder = WasiCtxBuilder::new();
         builder.stdout(output.stdout()).stderr(output.stderr());
         builder.allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false);
-        if clock == InstanceClock::Frozen {
+        if clock.instance == InstanceClock::Frozen {
             builder.wall_clock(FrozenClock).monotonic_clock(FrozenClock);
+        } else if let Some(interceptor) = clock.interceptor {
+            let clock = InterceptedClock::new(interceptor);
+            builder.wall_clock(clock.clone()).monotonic_clock(clock);
         }
         for (name, value) in &grants.env {
             builder.env(name, value);
@@ -185,6 +196,45 @@ impl HostMonotonicClock for FrozenClock {
     /// Not 0, which Go treats as a broken clock.
     fn now(&self) -> u64 {
         1
+    }
+}
+
+/// The clocks of a run with an interceptor.
+#[derive(Clone)]
+struct InterceptedClock {
+    interceptor: Arc<dyn Interceptor>,
+    since: Instant,
+}
+
+impl InterceptedClock {
+    fn new(interceptor: &Arc<dyn Interceptor>) -> Self {
+        Self { interceptor: Arc::clone(interceptor), since: Instant::now() }
+    }
+
+    fn read(&self, clock: HostClock, host: impl FnOnce() -> Duration) -> u64 {
+        intercept::clock(Some(&self.interceptor), clock, || nanos(host()))
+    }
+}
+
+impl HostWallClock for InterceptedClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        let host = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Duration::from_nanos(self.read(HostClock::WasiWall, host))
+    }
+}
+
+impl HostMonotonicClock for InterceptedClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    /// Not 0, which Go treats as a broken clock.
+    fn now(&self) -> u64 {
+        self.read(HostClock::WasiMonotonic, || self.since.elapsed()).max(1)
     }
 }
 

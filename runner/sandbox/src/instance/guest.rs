@@ -16,6 +16,7 @@ use crate::imports::assemblyscript::HasInstanceClock;
 use crate::imports::call::{CallState, GuestState};
 use crate::imports::clock::{AttemptClock, InstanceClock};
 use crate::imports::http::{HasHttp, HttpClient, HttpState};
+use crate::imports::intercept::Interceptor;
 use crate::imports::io::HostIo;
 use crate::imports::job::{HasJob, JobState};
 use crate::imports::kv::{HasKv, KeyValue, SeenRevisions};
@@ -24,7 +25,7 @@ use crate::imports::output::{GuestOutput, HasOutput};
 use crate::imports::push::{FollowUps, HasFollowUps};
 use crate::imports::services::HostServices;
 use crate::imports::spans::{HasSpans, Spans};
-use crate::imports::wasi::{HasWasi, WasiState};
+use crate::imports::wasi::{HasWasi, WasiClock, WasiState};
 use crate::instance::limiter::Limiter;
 use crate::invocation::Invocation;
 use crate::memory_budget::MemoryReservation;
@@ -131,6 +132,10 @@ impl GuestState for Guest {
     fn grants(&self) -> &Arc<Grants> {
         &self.grants
     }
+
+    fn interceptor(&self) -> Option<&Arc<dyn Interceptor>> {
+        self.services.interceptor.as_ref()
+    }
 }
 
 impl HasJob for Guest {
@@ -206,7 +211,11 @@ impl HasKv for Guest {
 impl HasWasi for Guest {
     fn wasi(&mut self) -> &mut WasiP1Ctx {
         self.calls.io.count_call();
-        self.wasi.context(&self.grants, &self.log, self.instance_clock)
+        let clock = WasiClock {
+            instance: self.instance_clock,
+            interceptor: self.services.interceptor.as_ref(),
+        };
+        self.wasi.context(&self.grants, &self.log, clock)
     }
 }
 

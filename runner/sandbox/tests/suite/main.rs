@@ -16,6 +16,7 @@ mod hostile;
 mod http;
 mod http_guest;
 mod imports;
+mod intercept;
 mod interrupts;
 mod isolation;
 mod kv;

@@ -65,6 +65,16 @@ impl GrantArgs {
         self.secrets.iter().map(read).collect()
     }
 
+    /// The names of the secrets.
+    pub(super) fn secret_names(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().filter_map(|text| Some(text.split_once('=')?.0))
+    }
+
+    /// Grants the store too.
+    pub(super) fn with_kv(self) -> Self {
+        Self { kv: true, ..self }
+    }
+
     /// These grants added to those of a topic, with the secrets read. The value of a flag overrides
     /// the topic's value of that name.
     ///

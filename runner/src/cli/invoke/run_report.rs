@@ -1,5 +1,6 @@
 //! The report on one run of a handler, as text and as JSON, with the same content.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::LogLine;
+use crate::cli::support::failure::FAILED;
 
 /// The report on a run; the JSON output.
 #[derive(Serialize)]
@@ -33,8 +35,10 @@ pub(super) struct InvokeReport {
     /// In the queue's JSON format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     follow_ups: Vec<serde_json::Value>,
-    time_ms: f64,
-    cpu_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_ms: Option<f64>,
     memory_peak_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     fuel: Option<u64>,
@@ -46,6 +50,9 @@ pub(super) struct InvokeReport {
     trace: Option<String>,
     logs: Vec<LogLine>,
     log_lines_dropped: u32,
+    /// The store after the run, if its contents were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kv: Option<BTreeMap<String, String>>,
     #[serde(skip)]
     pushed: Vec<FollowUp>,
 }
@@ -61,8 +68,8 @@ impl InvokeReport {
             result: None,
             result_base64: None,
             follow_ups: report.follow_ups.iter().map(FollowUp::to_json).collect(),
-            time_ms: exact_millis(report.wall),
-            cpu_ms: exact_millis(report.cpu),
+            time_ms: Some(exact_millis(report.wall)),
+            cpu_ms: Some(exact_millis(report.cpu)),
             memory_peak_bytes: report.memory_peak,
             fuel: report.fuel_used,
             host_calls: report.host_calls,
@@ -72,6 +79,7 @@ impl InvokeReport {
             trace: report.backtrace,
             logs,
             log_lines_dropped: report.log_lines_dropped,
+            kv: None,
             pushed: report.follow_ups,
         };
         if let Some(result) = report.result {
@@ -83,6 +91,45 @@ impl InvokeReport {
 
     pub(super) fn is_ack(&self) -> bool {
         self.verdict == "ack"
+    }
+
+    /// The exit code of the command for this verdict.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self.verdict {
+            "ack" => 0,
+            "nack" => 3,
+            "drop" => 4,
+            "snooze" => 5,
+            _ => FAILED,
+        }
+    }
+
+    /// Drops what differs from run to run.
+    pub(super) fn forget_times(&mut self) {
+        (self.time_ms, self.cpu_ms) = (None, None);
+    }
+
+    /// How it ended: the verdict, or the class of the failure.
+    pub(super) fn end(&self) -> &'static str {
+        match self.class {
+            Some(class) if self.verdict == "failed" => class.name(),
+            _ => self.verdict,
+        }
+    }
+
+    /// The time that the run took, in milliseconds; 0 in a deterministic run.
+    pub(super) fn time_ms(&self) -> f64 {
+        self.time_ms.unwrap_or_default()
+    }
+
+    /// The end and the costs in one line.
+    pub(super) fn summary(&self) -> String {
+        let mut parts = vec![self.end().to_owned()];
+        parts.extend(self.time_ms.map(|ms| format!("{ms:.3} ms")));
+        parts.extend(self.fuel.map(|fuel| format!("{fuel} fuel")));
+        parts.push(ByteSize(self.memory_peak_bytes as u64).display().iec().to_string());
+        parts.extend(self.reason.clone());
+        parts.join(", ")
     }
 
     fn set_result(&mut self, result: Bytes) {
@@ -143,7 +190,9 @@ impl InvokeReport {
         if let Some(trace) = &self.trace {
             add("trace", trace.clone());
         }
-        add("time", format!("{:.3} ms, {:.3} ms CPU", self.time_ms, self.cpu_ms));
+        if let (Some(time), Some(cpu)) = (self.time_ms, self.cpu_ms) {
+            add("time", format!("{time:.3} ms, {cpu:.3} ms CPU"));
+        }
         let memory = ByteSize(self.memory_peak_bytes as u64).display().iec();
         add("memory", format!("{memory} peak"));
         if let Some(fuel) = self.fuel {
@@ -158,6 +207,10 @@ impl InvokeReport {
         if self.log_lines_dropped > 0 {
             add("log", format!("{} lines over the budget were dropped", self.log_lines_dropped));
         }
+        for (key, value) in self.kv.iter().flatten() {
+            add("kv", format!("{key} = {value}"));
+        }
+        add("summary", self.summary());
         lines.join("\n")
     }
 }

@@ -1,6 +1,7 @@
 //! The setup of an invoke: a module with the default limits and no grants, or with everything that
 //! a topic of the manifest gives its handler. Flags override both.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +16,13 @@ use crate::cli::support::failure::Failure;
 use crate::deploy::module_file::{self, File, FileError};
 use crate::language::Language;
 use crate::manifest::{CacheFolder, CompileLimits, Manifest, Runner, Topic};
+use crate::observe::redaction::Redaction;
 
 /// Wall clock of an attempt and attempts of a job without a topic.
 const TTR: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: u32 = 8;
+/// A limit that counts fuel and stops no job.
+const FUEL_COUNTED: Option<NonZeroU64> = NonZeroU64::new(1 << 62);
 /// The hint for a refused module; the error states its own remedy.
 const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
 
@@ -30,6 +34,8 @@ pub(super) struct InvokeSetup {
     module: PathBuf,
     limits: Limits,
     grants: Grants,
+    /// The names of the secrets among the config values.
+    secrets: BTreeSet<String>,
     /// The manifest's `[runner]`; `None` without a manifest.
     runner: Option<Runner>,
     /// Where compiled modules are kept without a manifest, if the handler is a source: its interpreter takes
@@ -52,8 +58,12 @@ impl InvokeSetup {
             (_, None) => return Err(Failure::bad_input("no module is given", "name a MODULE")),
         };
         setup.grants = args.grants.over(setup.grants)?;
+        setup.secrets.extend(args.grants.secret_names().map(str::to_owned));
         setup.limits.memory = args.memory.unwrap_or(setup.limits.memory);
         setup.limits.fuel = args.fuel.map_or(setup.limits.fuel, NonZeroU64::new);
+        if args.trial.deterministic {
+            setup.limits.fuel = setup.limits.fuel.or(FUEL_COUNTED);
+        }
         setup.ttr = args.ttr.unwrap_or(setup.ttr);
         Ok(setup)
     }
@@ -68,6 +78,7 @@ impl InvokeSetup {
             module: module.to_owned(),
             limits: Limits::default(),
             grants: Grants::default(),
+            secrets: BTreeSet::new(),
             runner: None,
             cache: Language::of(module).and_then(|_| CacheFolder::of_user(&common.environment())),
         })
@@ -80,7 +91,7 @@ impl InvokeSetup {
             let message = format!("{file} has no topic {name}, and no pattern matches it");
             return Err(Failure::bad_input(message, "duebox check lists the topics it has"));
         };
-        let Topic { limits, grants, ttr, max_attempts, handler, .. } = topic.clone();
+        let Topic { limits, grants, secrets, ttr, max_attempts, handler, .. } = topic.clone();
         let Some(module) = module.map(Path::to_owned).or(handler) else {
             let message = format!("topic {name} of {file} has no handler: pull consumers run it");
             return Err(Failure::bad_input(message, "name a MODULE to run in its place"));
@@ -92,9 +103,16 @@ impl InvokeSetup {
             module,
             limits,
             grants,
+            secrets: secrets.into_keys().collect(),
             runner: Some(manifest.runner),
             cache: None,
         })
+    }
+
+    /// The secrets that nothing may show.
+    pub(super) fn redaction(&self) -> Redaction {
+        let is_secret = |(name, _): &(&String, &String)| self.secrets.contains(*name);
+        Redaction::new(self.grants.config.iter().filter(is_secret))
     }
 
     /// Loads the module.

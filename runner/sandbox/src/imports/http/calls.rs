@@ -10,9 +10,12 @@ use super::error::HttpError;
 use super::job_headers;
 use super::request::Request;
 use super::response::Response;
-use crate::grants::Grants;
-use crate::imports::abi::{NAMESPACE, NOT_FOUND, copied};
+use crate::grants::{Grants, HttpGrant};
+use crate::imports::abi::{NAMESPACE, NOT_FOUND, TOO_LARGE, copied};
 use crate::imports::call::{Fault, View, job_view};
+use crate::imports::intercept::{
+    HostAnswer, HostRequest, HttpFailure, HttpResponse, MaybeInterceptor,
+};
 use crate::imports::job::HasJob;
 use crate::imports::pieces;
 use crate::imports::spans::{CallIndex, CallTarget, HasSpans};
@@ -79,6 +82,7 @@ struct Prepared {
     grants: Arc<Grants>,
     client: Option<HttpClient>,
     memory: MemoryReservation,
+    interceptor: MaybeInterceptor,
     /// The call in the attempt's trace.
     call: Option<CallIndex>,
 }
@@ -93,7 +97,7 @@ pub(crate) fn link<T: HasHttp>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
                 let result = match prepare(&mut caller, arguments).await? {
                     Ok(prepared) => {
                         let call = prepared.call;
-                        let result = prepared.send().await;
+                        let result = prepared.send().await?;
                         record(caller.data_mut(), call, &result);
                         result
                     }
@@ -140,22 +144,76 @@ fn prepare_for_job<T: HasHttp>(
     job_headers::add(&mut request.headers, &guest.job().invocation, &mut trace, recorded);
     guest.http_mut().trace = trace;
     let (grants, client) = (Arc::clone(guest.grants()), guest.http_client().cloned());
-    Prepared { request, grants, client, memory, call }
+    let interceptor = guest.interceptor().cloned();
+    Prepared { request, grants, client, memory, interceptor, call }
 }
 
 impl Prepared {
-    async fn send(self) -> Result<Response, HttpError> {
-        let Self { request, grants, client, memory, .. } = self;
+    /// The result of the request. An error of the outer result ends the guest.
+    async fn send(self) -> Result<Result<Response, HttpError>, Fault> {
+        let Self { request, grants, client, memory, interceptor, .. } = self;
         // A module that imports `http_send` is not loaded without a grant; an interpreter always imports it.
-        let grant = grants.http.as_ref().ok_or(HttpError::NoGrant)?;
-        match client {
-            Some(client) => client.send(grant, request, memory).await,
-            None => {
-                check_grant(grant, &request.url)?;
-                Err(HttpError::NoClient)
-            }
+        let Some(grant) = grants.http.as_ref() else { return Ok(Err(HttpError::NoGrant)) };
+        let Some(interceptor) = interceptor else {
+            return Ok(send(client, grant, request, memory).await);
+        };
+        if let Err(error) = check_grant(grant, &request.url) {
+            return Ok(Err(error));
+        }
+        let (method, url) = (request.method.clone(), request.url.clone());
+        let body = request.body.clone();
+        let seen = HostRequest::Http { method: method.as_str(), url: url.as_str(), body: &body };
+        match interceptor.answer(&seen) {
+            Some(HostAnswer::Http(answer)) => return Ok(intercepted(answer, grant, memory)),
+            Some(HostAnswer::Stop(reason)) => return Err(Fault::NoAnswer(reason)),
+            Some(_) | None => {}
+        }
+        let result = send(client, grant, request, memory).await;
+        interceptor.answered(&seen, &answer_of(&result));
+        Ok(result)
+    }
+}
+
+async fn send(
+    client: Option<HttpClient>,
+    grant: &HttpGrant,
+    request: Request,
+    memory: MemoryReservation,
+) -> Result<Response, HttpError> {
+    match client {
+        Some(client) => client.send(grant, request, memory).await,
+        None => {
+            check_grant(grant, &request.url)?;
+            Err(HttpError::NoClient)
         }
     }
+}
+
+/// The answer of an interceptor as a result, within the limits of the grant and of the memory.
+fn intercepted(
+    answer: Result<HttpResponse, HttpFailure>,
+    grant: &HttpGrant,
+    request_memory: MemoryReservation,
+) -> Result<Response, HttpError> {
+    let HttpResponse { status, headers, body } =
+        answer.map_err(|HttpFailure { code, text }| HttpError::Intercepted { code, text })?;
+    if body.len() > grant.body_max {
+        let text = format!("the response exceeds {} bytes (http_body)", grant.body_max);
+        return Err(HttpError::Intercepted { code: TOO_LARGE, text });
+    }
+    let mut memory = request_memory.another();
+    memory.grow(headers.len() + body.len())?;
+    Ok(Response { status, head: headers, body, _memory: memory })
+}
+
+/// What an interceptor sees of a result.
+fn answer_of(result: &Result<Response, HttpError>) -> HostAnswer {
+    HostAnswer::Http(match result {
+        Ok(Response { status, head, body, .. }) => {
+            Ok(HttpResponse { status: *status, headers: head.clone(), body: body.clone() })
+        }
+        Err(error) => Err(HttpFailure { code: error.code(), text: error.to_string() }),
+    })
 }
 
 /// The target of a request in a trace, without path and query, which may contain secrets.

@@ -46,6 +46,9 @@ pub(crate) enum HttpError {
     Memory(#[from] BudgetExhausted),
     #[error("this run has no network: it is a trial run, in which nothing has an effect")]
     NoClient,
+    /// The interceptor of the run gave this error.
+    #[error("{text}")]
+    Intercepted { code: i32, text: String },
     #[error("the daemon is stopping")]
     Stopping,
     #[error("the HTTP client does not start: {0}")]
@@ -98,6 +101,7 @@ impl HttpError {
             | Self::ResponseHeaders { .. }
             | Self::ResponseBody { .. } => TOO_LARGE,
             Self::Timeout { .. } => TIMEOUT,
+            Self::Intercepted { code, .. } => *code,
             Self::Lookup(LookupError::Unknown(_) | LookupError::Failed { .. })
             | Self::Connect { .. }
             | Self::Exchange { .. }

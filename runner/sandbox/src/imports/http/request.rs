@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
-    body: Bytes,
+    pub(super) body: Bytes,
     /// The time limit of the whole exchange. `None` for the rest of the job's ttr.
     pub(super) timeout: Option<Duration>,
 }

@@ -1,6 +1,7 @@
 //! The imports `kv_*`, which use the store of the job's topic. Arguments are checked completely before the
 //! store is called. While the store works, the guest waits and occupies no thread.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use super::store::{KV_KEY_MAX, KV_TTL_MAX, KV_VALUE_MAX, KeyValue, KvCondition, 
 use crate::imports::abi::{
     CONFLICT, DENIED, INVALID, NAMESPACE, NOT_FOUND, TOO_LARGE, UNAVAILABLE, fill,
 };
-use crate::imports::call::{View, job_view, view_again};
+use crate::imports::call::{Fault, View, job_view, view_again};
+use crate::imports::intercept::{self, HostAnswer, HostRequest, MaybeInterceptor};
 use crate::imports::job::HasJob;
 use crate::imports::log::{HasLog, Level};
 use crate::imports::spans::{CallIndex, CallTarget, HasSpans};
@@ -70,7 +72,8 @@ async fn get<T: HasKv>(
         Err(code) => return Ok(code),
     };
     call.begin(view.guest);
-    let found = call.store.get(&call.topic, &call.key).await;
+    let store = call.store.get(&call.topic, &call.key);
+    let found = call.result(HostRequest::KvGet(&call.key), store).await?;
     let found = match call.end(&mut caller, found) {
         Ok(found) => found,
         Err(code) => return Ok(code),
@@ -114,7 +117,9 @@ async fn set<T: HasKv>(
     view.guest.calls().io.count_out(value.len());
     let value = Bytes::copy_from_slice(&view.bytes[value]);
     call.begin(view.guest);
-    let written = call.store.set(&call.topic, &call.key, value, ttl, condition).await;
+    let request = HostRequest::KvSet { key: &call.key, value: &value, ttl, condition };
+    let store = call.store.set(&call.topic, &call.key, value.clone(), ttl, condition);
+    let written = call.result(request, store).await?;
     Ok(match call.end(&mut caller, written) {
         Ok(true) => 0,
         Ok(false) => CONFLICT,
@@ -129,7 +134,8 @@ async fn delete<T: HasKv>(mut caller: Caller<'_, T>, key: Range) -> wasmtime::Re
         Err(code) => return Ok(code),
     };
     call.begin(view.guest);
-    let deleted = call.store.delete(&call.topic, &call.key).await;
+    let store = call.store.delete(&call.topic, &call.key);
+    let deleted = call.result(HostRequest::KvDelete(&call.key), store).await?;
     Ok(match call.end(&mut caller, deleted) {
         Ok(true) => 0,
         Ok(false) => NOT_FOUND,
@@ -150,7 +156,8 @@ async fn add<T: HasKv>(
         Err(code) => return Ok(code),
     };
     call.begin(view.guest);
-    let sum = call.store.add(&call.topic, &call.key, delta).await;
+    let store = call.store.add(&call.topic, &call.key, delta);
+    let sum = call.result(HostRequest::KvAdd { key: &call.key, delta }, store).await?;
     let sum = match call.end(&mut caller, sum) {
         Ok(sum) => sum,
         Err(code) => return Ok(code),
@@ -164,6 +171,7 @@ async fn add<T: HasKv>(
 struct StoreCall {
     import: &'static str,
     store: Arc<dyn KeyValue>,
+    interceptor: MaybeInterceptor,
     topic: TopicName,
     key: Bytes,
     /// The call in the attempt's trace.
@@ -193,10 +201,23 @@ impl StoreCall {
         Ok(Ok(Self {
             import,
             store: Arc::clone(store),
+            interceptor: view.guest.interceptor().cloned(),
             topic: view.guest.job().invocation.topic.clone(),
             key: Bytes::copy_from_slice(&view.bytes[key]),
             index: None,
         }))
+    }
+
+    /// The result of the call: the interceptor's, or that of the store.
+    async fn result<R>(
+        &self,
+        request: HostRequest<'_>,
+        store: impl Future<Output = R>,
+    ) -> Result<R, Fault>
+    where
+        R: Into<HostAnswer> + TryFrom<HostAnswer, Error = HostAnswer> + Clone,
+    {
+        intercept::result(self.interceptor.clone(), request, store).await
     }
 
     /// Records the begin of the call in the trace.

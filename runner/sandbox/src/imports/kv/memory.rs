@@ -39,6 +39,15 @@ impl MemoryKv {
         Self::default()
     }
 
+    /// The values of a topic that have not expired.
+    pub fn contents(&self, topic: &TopicName) -> BTreeMap<Vec<u8>, Bytes> {
+        let topics = self.0.lock();
+        let now = Instant::now();
+        let values = topics.get(topic.as_str()).into_iter().flat_map(|store| &store.values);
+        let live = values.filter(|(_, value)| value.is_live(now));
+        live.map(|(key, value)| (key.to_vec(), value.entry.value.clone())).collect()
+    }
+
     /// Runs one operation on the store of a topic. The future is ready at once.
     fn run<'a, T: Send + 'a>(
         &self,

@@ -20,7 +20,8 @@ pub(super) fn link<T: HasWasi>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
                 let view = view(&mut caller, NAME)?;
                 let target = view.range(at, length)?;
                 view.guest.calls().io.count_in(target.len());
-                pieces::fill_random(&mut view.bytes[target]).await;
+                let interceptor = view.guest.interceptor().cloned();
+                pieces::fill_random(interceptor, &mut view.bytes[target]).await;
                 wasmtime::Result::Ok(Errno::Success as i32)
             })
         },
