@@ -13,7 +13,7 @@ use super::exchange::{Exchange, read_exchanges};
 use super::json::{read_as_text, read_bytes};
 use super::keys::{CASE, FOLLOW_UP};
 use super::section::{Section, Value};
-use super::topic_settings::LONGEST;
+use super::topic_table::LONGEST;
 
 /// The most cases of a topic or of a file.
 const CASES_MAX: usize = 1_000;

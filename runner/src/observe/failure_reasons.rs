@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::log::attempt_log::Record;
+use super::attempt_record::AttemptRecord;
 
 /// Reasons kept of a topic.
 const KEPT: usize = 8;
@@ -45,7 +45,7 @@ pub struct FailureReasons(Mutex<Vec<FailureReason>>);
 
 impl FailureReasons {
     /// Counts the failures among settled attempts.
-    pub fn add<'r>(&self, attempts: impl Iterator<Item = &'r Record>) {
+    pub fn add<'r>(&self, attempts: impl Iterator<Item = &'r AttemptRecord>) {
         let mut failed = attempts.filter_map(|record| Some((record, record.class()?))).peekable();
         if failed.peek().is_none() {
             return;
@@ -84,7 +84,7 @@ fn add(kept: &mut Vec<FailureReason>, new: FailureReason) {
 }
 
 impl FailureReason {
-    fn of(record: &Record, class: FailureClass, now_ms: u64) -> Self {
+    fn of(record: &AttemptRecord, class: FailureClass, now_ms: u64) -> Self {
         let (_, _, reason) = record.verdict_words();
         let end = reason.floor_char_boundary(REASON_MAX);
         Self {
@@ -134,9 +134,9 @@ mod tests {
 
     use super::*;
 
-    fn failed(id: usize, class: FailureClass, reason: &str) -> Record {
+    fn failed(id: usize, class: FailureClass, reason: &str) -> AttemptRecord {
         let failure = Failure { class, reason: reason.to_owned(), retry_after: None };
-        Record::not_run(JobId::from_redis(id.to_string()), 1, Outcome::Failed(failure))
+        AttemptRecord::not_run(JobId::from_redis(id.to_string()), 1, Outcome::Failed(failure))
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
             failed(2, FailureClass::Nack, "order 18 of acme: HTTP 503"),
             failed(3, FailureClass::Nack, "order 18 of acme: HTTP 404"),
             failed(4, FailureClass::Trap, "order 18 of acme: HTTP 503"),
-            Record::not_run(JobId::from_redis("5".to_owned()), 1, Outcome::Acked),
+            AttemptRecord::not_run(JobId::from_redis("5".to_owned()), 1, Outcome::Acked),
         ];
         reasons.add(records.iter());
         let all = reasons.latest(9);
@@ -164,7 +164,7 @@ mod tests {
     fn the_number_and_the_length_of_reasons_are_bounded() {
         let reasons = FailureReasons::default();
         let word = |n: usize| "abcdefghijkl"[..n].to_owned() + &"ä".repeat(500);
-        let records: Vec<Record> =
+        let records: Vec<AttemptRecord> =
             (1..12).map(|n| failed(n, FailureClass::Nack, &word(n))).collect();
         reasons.add(records.iter());
         let all = reasons.latest(99);

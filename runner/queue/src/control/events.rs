@@ -94,7 +94,7 @@ impl Queue {
             let count = left.min(BATCH_MAX);
             let mut range = redis::cmd("XREVRANGE");
             range.arg(self.keys.events_key()).arg(&to).arg("-").arg("COUNT").arg(count);
-            let page = entries(script::run_one_safe(&self.connection, range).await?)?;
+            let page = entries(script::run_one_idempotent(&self.connection, range).await?)?;
             let is_last = page.len() < count;
             left -= count;
             let Some(oldest) = page.last() else { break };

@@ -122,7 +122,7 @@ impl Queue {
         for name in TOPIC_KEYS {
             exists.arg(keys.key(name));
         }
-        Ok(count(&script::run_one_safe(&self.connection, exists).await?)? > 0)
+        Ok(count(&script::run_one_idempotent(&self.connection, exists).await?)? > 0)
     }
 
     /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come. A

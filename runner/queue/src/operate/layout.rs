@@ -25,7 +25,7 @@ impl Queue {
     pub(crate) async fn find_layout(&self) -> Result<(), QueueError> {
         let mut read = redis::cmd("GET");
         read.arg(self.keys.layout_key());
-        match script::run_one_safe(&self.connection, read).await? {
+        match script::run_one_idempotent(&self.connection, read).await? {
             Value::Nil => self.declare_layout().await,
             stored => check_layout(&stored),
         }

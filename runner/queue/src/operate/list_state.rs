@@ -171,7 +171,8 @@ impl Queue {
             call.arg(name).arg(value);
             call
         };
-        let replies = script::run_safe(&self.connection, shards.all().map(call).collect()).await?;
+        let replies =
+            script::run_idempotent(&self.connection, shards.all().map(call).collect()).await?;
         let mut pages = Vec::with_capacity(replies.len());
         for reply in replies {
             pages.push(ShardPage::read(query.state, array(reply?)?)?);

@@ -45,8 +45,8 @@ impl Queue {
             for (id, recording) in some {
                 call.arg(id.as_bytes()).arg(recording.as_slice());
             }
-            kept =
-                kept.saturating_add(count(&script::run_one_safe(&self.connection, call).await?)?);
+            kept = kept
+                .saturating_add(count(&script::run_one_idempotent(&self.connection, call).await?)?);
         }
         Ok(kept)
     }
@@ -72,7 +72,7 @@ impl Queue {
                 command("ZSCORE", "recordings:at"),
                 command("ZSCORE", "dead"),
             ];
-            let mut replies = script::run_safe(&self.connection, calls).await?.into_iter();
+            let mut replies = script::run_idempotent(&self.connection, calls).await?.into_iter();
             let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
             let (recording, recorded, died) = (next()?, next()?, next()?);
             if recording != Value::Nil && died != Value::Nil && died == recorded {
@@ -102,7 +102,7 @@ impl Queue {
             command.arg(self.keys.of(&shard).key("recordings:at")).arg(0).arg(most - 1);
             command.arg("WITHSCORES");
             let mut pairs =
-                array(script::run_one_safe(&self.connection, command).await?)?.into_iter();
+                array(script::run_one_idempotent(&self.connection, command).await?)?.into_iter();
             while let (Some(id), Some(died)) = (pairs.next(), pairs.next()) {
                 found.push((score_of(&died)?, JobId::from_redis(bytes(id)?.to_vec())));
             }

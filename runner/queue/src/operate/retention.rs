@@ -99,7 +99,8 @@ impl Queue {
                 }
                 let mut recordings = PRUNE_RECORDINGS.call(&self.keys.of(&shard));
                 recordings.arg(BATCH_MAX);
-                let replies = script::run_idempotent(&self.connection, vec![call, recordings]).await?;
+                let replies =
+                    script::run_idempotent(&self.connection, vec![call, recordings]).await?;
                 for (reply, is_job) in replies.into_iter().zip([true, false]) {
                     let some = count(&reply?)?;
                     pruned = pruned.saturating_add(if is_job { some } else { 0 });

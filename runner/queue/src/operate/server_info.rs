@@ -15,7 +15,7 @@ impl Queue {
     pub async fn server_info(&self) -> Result<String, QueueError> {
         let mut info = redis::cmd("INFO");
         info.arg("everything");
-        match script::run_one_safe(&self.connection, info).await? {
+        match script::run_one_idempotent(&self.connection, info).await? {
             // Of a Redis that speaks RESP3.
             Value::VerbatimString { text, .. } => Ok(text),
             reply => Ok(text(&reply)?.to_owned()),

@@ -29,7 +29,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
 fn row(runner: &Status) -> Row<'static> {
     let process = &runner.process;
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let memory = process.memory_bytes.map(|bytes| ByteSize(bytes).display().iec_short().to_string());
+    let memory =
+        process.memory_bytes.map(|bytes| ByteSize(bytes).display().iec_short().to_string());
     let redis = process.redis_ms.map(|ms| format!("{ms:.1}ms"));
     let topics = runner.topics.len() + runner.more_topics;
     let row = Row::new([
