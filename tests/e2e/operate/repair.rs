@@ -70,7 +70,7 @@ fn a_job_is_shown_in_every_state() {
     assert_eq!(info["digest"].as_str().unwrap().len(), 64, "{info}");
     assert_eq!(shown["payload"], "{}");
     let text = fixture.duebox(&["dead", "show", TOPIC, "42"]);
-    assert!(text.contains("working") && text.contains("state    dead"), "{text}");
+    assert!(text.contains("working") && text.contains("state     dead"), "{text}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ const PERMISSIONS: [Permission; 57] = [
     Permission("type", "KEY", "d"),
     Permission("xadd", "KEY * x y", "d"),
     Permission("xrange", "KEY - +", "dv"),
-    Permission("xrevrange", "KEY + -", "dv"),
+    Permission("xrevrange", "KEY + -", "dpv"),
     Permission("zadd", "KEY 0 x", "dp"),
     Permission("zcard", "KEY", "dpv"),
     Permission("zcount", "KEY 0 1", "dv"),

@@ -90,7 +90,7 @@ pub(super) fn is_inside(name: &str) -> bool {
     let is_below = |end: &&str| {
         name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    !name.contains('.') || INSIDE.iter().any(|end| is_below(&end))
+    !name.contains('.') || INSIDE.iter().any(is_below)
 }
 
 #[cfg(test)]

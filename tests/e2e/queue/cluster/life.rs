@@ -7,9 +7,9 @@ use bytes::Bytes;
 use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Priority, Rate, Shard, TopicName};
 use duebox_queue::{
     Cancelled, Checkup, ConnectionSettings, DeadQuery, Due, Extension, Finding, Finish, IfExists,
-    KvCondition, KvWrite, Lease, LeaseCall, Leased, Limits, NewJob, PageQuery, Promotion, Pushed,
-    Queue, ReclaimRule, RelayPass, Requeued, Rescheduled, RetentionLimits, Settled, Tick, Ticked,
-    Turn, TurnReply, Verdict,
+    JobQuery, JobState, KvCondition, KvWrite, Lease, LeaseCall, Leased, Limits, NewJob, PageQuery,
+    Promotion, Pushed, Queue, ReclaimRule, RelayPass, Requeued, Rescheduled, RetentionLimits,
+    Settled, Tick, Ticked, Turn, TurnReply, Verdict,
 };
 use redis::cmd;
 
@@ -196,6 +196,9 @@ impl<'q> Life<'q> {
         let dead = self.queue.list_dead(&self.topic, &query).await.unwrap();
         assert_eq!(dead.jobs.len(), 2);
         assert_eq!(done.jobs.len(), 1);
+        let all_dead = JobQuery::new(JobState::Dead);
+        let listed = self.queue.list_state(&self.topic, &all_dead).await.unwrap();
+        assert_eq!(listed.jobs.len(), 2);
         let requeued = self.queue.requeue(&self.topic, &[id("second")]).await.unwrap();
         assert_eq!(requeued, [Requeued::Ok]);
         assert_eq!(self.queue.prune(&self.topic, &[id("third")]).await.unwrap(), 1);
