@@ -54,17 +54,34 @@ impl Queue {
     /// # }
     /// ```
     pub async fn connect(settings: &ConnectionSettings, prefix: &str) -> Result<Self, QueueError> {
+        let (queue, has_layout) = Self::open(settings, prefix).await?;
+        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.find_layout().await {
+            return Err(error);
+        }
+        Ok(queue)
+    }
+
+    /// The same without a write: no key is stored. A program that then decides to use this Redis calls
+    /// [`Self::declare_layout`].
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub async fn connect_without_writing(
+        settings: &ConnectionSettings,
+        prefix: &str,
+    ) -> Result<Self, QueueError> {
+        Ok(Self::open(settings, prefix).await?.0)
+    }
+
+    /// Connects and loads the scripts. Also tells whether Redis has a version of the layout.
+    async fn open(settings: &ConnectionSettings, prefix: &str) -> Result<(Self, bool), QueueError> {
         let keys = Keys::new(prefix);
         let (connection, has_layout) =
             Connection::open(settings, &keys.control_channel(), keys.layout_key()).await?;
         if let Err(error) = script::load(&connection).await {
             return Err(connection.sentinel_error().await.unwrap_or(error));
         }
-        let queue = Self::on(connection, keys);
-        if !has_layout && let Err(error @ QueueError::Layout { .. }) = queue.find_layout().await {
-            return Err(error);
-        }
-        Ok(queue)
+        Ok((Self::on(connection, keys), has_layout))
     }
 
     /// The queue on what a transport reaches, for simulations. The scripts are loaded when the first

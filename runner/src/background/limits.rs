@@ -1,5 +1,5 @@
-//! Writes the limits of topics, which every client must respect, from the manifest to Redis. It writes them
-//! on each change of the manifest, when Redis may have lost them (an outage, another server, a worker that
+//! Writes the limits of topics, which every client must respect, from the manifest to Redis, and the version of
+//! the layout where Redis lost both. It writes them on each change of the manifest, when Redis may have lost them (an outage, another server, a worker that
 //! finds none, SIGHUP), and again each minute.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,6 +137,9 @@ impl LimitsWriter {
         all: bool,
         lost: &BTreeSet<TopicName>,
     ) -> Result<(), QueueError> {
+        if all || !lost.is_empty() {
+            self.restore_layout().await?;
+        }
         let still: BTreeSet<&TopicName> = wanted.iter().map(|(topic, _)| topic).collect();
         self.written.retain(|topic, _| still.contains(topic));
         let is_wanted = |(topic, limits): &&(TopicName, Limits)| {
@@ -147,6 +150,15 @@ impl LimitsWriter {
             self.write_some(some).await?;
         }
         Ok(())
+    }
+
+    /// Stores the version of the layout again where Redis lost it with its data. Other refusals than that of
+    /// an unknown layout meet the limits too.
+    async fn restore_layout(&self) -> Result<(), QueueError> {
+        match self.queue.declare_layout().await {
+            Err(error @ QueueError::Layout { .. }) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     async fn write_some(&mut self, some: &[(TopicName, Limits)]) -> Result<(), QueueError> {

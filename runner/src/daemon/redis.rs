@@ -73,7 +73,8 @@ async fn connect_to(
         }
     };
     let settings = manifest.redis.connection(&url);
-    let queue = Queue::connect(&settings, &manifest.redis.prefix).await?;
+    // A Redis that is refused keeps no key of this daemon.
+    let queue = Queue::connect_without_writing(&settings, &manifest.redis.prefix).await?;
     if let Some(missing) = queue.check_durability().await? {
         let wanted = settings.durability();
         warn!(%missing, "pushes are answered as unconfirmed: redis.durability is \"{wanted}\"; check the replicas of Redis");
@@ -91,6 +92,7 @@ async fn connect_to(
             }
         }
     }
+    // Redis is accepted: this connection stores the version of the layout.
     let store = Queue::connect(&settings, &manifest.redis.prefix).await?;
     Ok((queue, RedisKv::new(store), settings))
 }

@@ -23,8 +23,9 @@ use crate::observe::supervision::{Supervision, TaskKind, TaskName};
 
 /// Delay after a failed accept, for example without free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Maximum number of connections beyond the slots, and how long each lasts. A new one replaces the oldest.
-const EXTRA_MAX: usize = 64;
+/// Maximum number of connections beyond the slots, and how long each lasts. A new one replaces the oldest that
+/// has no answer yet.
+const EXTRA_MAX: usize = 256;
 const EXTRA_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a listener serves.
@@ -170,12 +171,17 @@ impl<S: Fn() -> ConnectionSetup> Acceptor<'_, S> {
                 let connection = supervision.contain(TaskKind::HttpConnection, connection);
                 drop(timeout(EXTRA_WITHIN, connection).await);
             });
+            if extras.len() == EXTRA_MAX {
+                extras.retain(|extra| !extra.is_finished());
+            }
             if extras.len() == EXTRA_MAX
                 && let Some(oldest) = extras.pop_front()
             {
                 oldest.abort();
             }
             extras.push_back(connection.abort_handle());
+            // Those before it are answered before more come.
+            tokio::task::yield_now().await;
         }
     }
 }

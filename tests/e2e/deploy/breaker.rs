@@ -63,6 +63,23 @@ fn the_jobs_of_a_failing_handler_wait_until_another_module_serves() {
     assert_eq!(daemon.count(failed), paid.len());
 }
 
+/// Each end counts when it happens, not with the worker's next batch.
+#[test]
+fn jobs_that_fail_at_once_do_not_overshoot() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("failing").nacks().wat());
+    let keys = "concurrency = 2\nbackoff = \"1h\"\nbreaker = { failures = 10, probe = \"1h\", on = [\"nack\"] }";
+    fixture.manifest("", &[topic(TOPIC, "work.wat", keys)]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    push_many(&fixture, TOPIC, 200);
+    daemon.wait_for_line("it opens", opens);
+    eventually("the others are released", || store.stage(TOPIC, "unack").is_empty());
+    let paid = store.attempts(TOPIC).len();
+    // Two run at once, so one more may have started.
+    assert!((10..=11).contains(&paid), "{paid} started");
+}
+
 #[test]
 fn a_successful_trial_job_closes_the_breaker() {
     let fixture = Fixture::new();

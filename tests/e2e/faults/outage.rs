@@ -168,6 +168,9 @@ fn limits_that_redis_lost_hold_at_once() {
         let monitor = monitor_of(&fixture);
         push_many(&fixture, TOPIC, JOBS);
         eventually("all are done", || daemon.count(is_verdict) >= round * JOBS);
+        eventually("the version of the layout is back", || {
+            fixture.redis.cli(&["GET", "duebox:layout"]) == "1"
+        });
         let mut open: i32 = 0;
         for change in leases(&monitor.commands(&fixture.redis), TOPIC) {
             open += if change.expires_us.is_some() { 1 } else { -1 };

@@ -1,5 +1,5 @@
-//! Links between pages lead to a file of the repository and, if they name one, to one of its headings. The
-//! tests that the threat model and the page about tests name exist.
+//! Links between pages lead to a file of the repository and, if they name one, to one of its headings. Each row
+//! of the threat model names tests that exist, and so does the page about tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -68,17 +68,63 @@ fn every_link_between_pages_is_valid() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+/// What of a row of the threat model does not exist: a test by file and function, or a fuzz target.
+fn unproven(row: &str, files: &[PathBuf]) -> Vec<String> {
+    let is_test = |module: &str, function: &str| {
+        let signature = format!("fn {function}(");
+        let in_file = files.iter().filter(|file| file.file_stem().unwrap() == module);
+        in_file.map(|file| fs::read_to_string(file).unwrap()).any(|text| {
+            let found = text.lines().position(|line| line.contains(&signature));
+            found.is_some_and(|at| {
+                let before: Vec<&str> = text.lines().take(at).collect();
+                let mut attributes = before
+                    .iter()
+                    .rev()
+                    .map(|line| line.trim_start())
+                    .take_while(|line| line.starts_with("#["));
+                attributes.any(|line| line.contains("test"))
+            })
+        })
+    };
+    let named: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+    let proof =
+        |name: &&&str| name.contains("::") || row.contains(&format!("fuzz target `{name}`"));
+    let proofs: Vec<_> = named.iter().filter(proof).collect();
+    if proofs.is_empty() {
+        return vec![format!("no test: {row}")];
+    }
+    let exists = |name: &str| match name.split_once("::") {
+        Some((module, function)) => is_test(module, function),
+        None => Path::new(ROOT).join(format!("fuzz/fuzz_targets/{name}.rs")).exists(),
+    };
+    proofs.into_iter().filter(|name| !exists(name)).map(|name| (**name).to_owned()).collect()
+}
+
 #[test]
-fn every_test_that_a_page_names_exists() {
+fn each_row_of_the_threat_model_names_tests_that_exist() {
     let mut files = Vec::new();
     collect(Path::new(ROOT), ".rs", &mut files);
-    for (page, least) in [("SECURITY.md", 20), ("docs/internals/queue-tests.md", 40)] {
-        let text = fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
-        let named: Vec<(&str, &str)> =
-            text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
-        assert!(named.len() > least, "{page}: {named:?}");
-        find_all(&files, &named);
-    }
+    let text = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).unwrap();
+    let (_, model) = text.split_once("## Threat model").unwrap();
+    let is_row = |line: &&str| line.starts_with("| ") && !line.ends_with("| shown by |");
+    let rows: Vec<&str> = model.lines().filter(is_row).collect();
+    assert!(rows.len() > 20, "{rows:#?}");
+    let unproven: Vec<String> = rows.iter().flat_map(|row| unproven(row, &files)).collect();
+    assert!(unproven.is_empty(), "{unproven:#?}");
+    assert!(!self::unproven("| a | `links::collect` |", &files).is_empty(), "it is no test");
+    assert!(!self::unproven("| a | it holds |", &files).is_empty());
+    assert!(!self::unproven("| a | fuzz target `none` |", &files).is_empty());
+}
+
+#[test]
+fn every_test_that_the_page_about_tests_names_exists() {
+    let mut files = Vec::new();
+    collect(Path::new(ROOT), ".rs", &mut files);
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/internals/queue-tests.md")).unwrap();
+    let named: Vec<(&str, &str)> =
+        text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
+    assert!(named.len() > 40, "{named:?}");
+    find_all(&files, &named);
 }
 
 /// Fails unless each of these tests exists, by the name of its file and its own.

@@ -1,9 +1,10 @@
 //! What clients cannot take from others: the memory of bodies, and connections.
 
 use std::fs;
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use duebox_harness::{Daemon, eventually};
 
@@ -117,4 +118,35 @@ fn probes_answer_when_a_peer_holds_all_its_connections() {
     // A connection without a request ends after ten seconds.
     eventually("the silent ones are closed", || get(at, "/v1/topics").status == 200);
     drop((silent, more));
+}
+
+/// Connections that come as fast as they can and do not wait for their answers.
+#[test]
+fn probes_answer_while_a_peer_connects_again_and_again() {
+    let (_fixture, _daemon, at) = fixture("[server]\nmax_peer_connections = 8\n[topics.mail]\n");
+    let _silent: Vec<Connection> = (0..8).map(|_| Connection::open(at)).collect();
+    let is_over = AtomicBool::new(false);
+    let flood = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let many: Vec<TcpStream> =
+                (0..100).filter_map(|_| TcpStream::connect(at).ok()).collect();
+            for mut stream in many {
+                drop(stream.write_all(b"GET /v1/topics HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+            }
+        }
+    };
+    let probe = || {
+        let mut stream = TcpStream::connect(at).unwrap();
+        let mut answer = String::new();
+        let asked = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let read = asked.and_then(|()| stream.read_to_string(&mut answer));
+        read.is_ok() && answer.starts_with("HTTP/1.1 200")
+    };
+    std::thread::scope(|scope| {
+        let floods = [0; 4].map(|_| scope.spawn(flood));
+        let answered = (0..100).filter(|_| probe()).count();
+        is_over.store(true, Ordering::Relaxed);
+        floods.into_iter().for_each(|flood| flood.join().unwrap());
+        assert_eq!(answered, 100);
+    });
 }

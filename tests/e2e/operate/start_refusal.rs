@@ -140,8 +140,10 @@ fn a_redis_that_may_evict_jobs() {
     for word in ["allkeys-lru", "evict", "CONFIG SET maxmemory-policy noeviction"] {
         assert!(printed.contains(word), "{printed}");
     }
+    assert_eq!(fixture.redis.cli(&["EXISTS", "duebox:layout"]), "0", "refused, and written");
     fixture.redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    fixture.start();
+    let _daemon = fixture.start();
+    assert_eq!(fixture.redis.cli(&["GET", "duebox:layout"]), "1");
 }
 
 #[test]

@@ -152,7 +152,10 @@ fn the_concurrency_of_a_key_is_that_of_the_topic() {
     eventually("all are done", || store.live_count(TOPIC) == 0);
     let changes = leases(&monitor.commands(&fixture.redis), TOPIC);
     assert_eq!(most_at_once(changes.iter()), 3);
-    let numbers = started(&changes).into_iter().map(|id| id[2..].parse::<usize>().unwrap());
+    // One that does not start within 50 ms goes back and is leased again.
+    let mut leased = BTreeSet::new();
+    let first = started(&changes).into_iter().filter(|id| leased.insert(*id));
+    let numbers = first.map(|id| id[2..].parse::<usize>().unwrap());
     let numbers: Vec<usize> = numbers.collect();
     assert_eq!(numbers.len(), 90);
     // Only concurrent jobs of a key may start in any order.

@@ -1,11 +1,43 @@
-//! Unused ports of loopback.
+//! Ports of loopback for servers.
+//!
+//! They are below those that the kernel gives to connections, and a process never hands one out twice. So the
+//! port of a server that is down stays free for its return, and no other test's server answers in its place: a
+//! sentinel would make that one a replica of its group.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+const FIRST: u16 = 12_000;
+const COUNT: u16 = 20_000;
 
 /// A port that is free now. Another process may take it before it is used.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .unwrap_or_else(|error| panic!("no free loopback port: {error}"))
-        .port()
+    static START: OnceLock<u16> = OnceLock::new();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test binaries that run at once begin far from each other.
+    let start =
+        *START.get_or_init(|| (std::process::id().wrapping_mul(7_919) % u32::from(COUNT)) as u16);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(number < COUNT, "this process has used {COUNT} ports");
+        let port = FIRST + (start + number) % COUNT;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_port_is_handed_out_twice() {
+        let ports: BTreeSet<u16> = (0..200).map(|_| free_port()).collect();
+        assert_eq!(ports.len(), 200);
+        assert!(ports.iter().all(|port| (FIRST..FIRST + COUNT).contains(port)));
+    }
 }

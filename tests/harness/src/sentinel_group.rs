@@ -10,14 +10,13 @@ const SENTINELS: usize = 3;
 /// A primary, its replicas and three sentinels, each on its own loopback port.
 #[derive(Debug)]
 pub struct SentinelGroup {
+    /// The name of the master. Groups of other tests have other names, so no sentinel follows theirs.
+    master: String,
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
 }
 
 impl SentinelGroup {
-    /// The name of the master in the sentinels' configuration.
-    pub const MASTER: &str = "jobs-main";
-
     /// Starts a primary with two replicas, and waits until the sentinels know them all.
     ///
     /// # Panics
@@ -70,22 +69,28 @@ impl SentinelGroup {
         let of = format!("127.0.0.1 {}", primary.own_port());
         let quick = ["--repl-diskless-sync-delay", "0", "--replicaof", &of];
         let replica = || server(&[&quick[..], &login].concat());
-        let directives = directives(primary.own_port(), password);
+        let master = format!("jobs-{}", primary.own_port());
+        let directives = directives(&master, primary.own_port(), password);
         let own = sentinel_args(password, tls);
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let sentinels =
             (0..SENTINELS).map(|_| RedisServer::sentinel(&directives, &own, tls.is_some()));
-        let group =
-            Self { sentinels: sentinels.collect(), servers: vec![replica(), replica(), primary] };
+        let sentinels = sentinels.collect();
+        let group = Self { master, sentinels, servers: vec![replica(), replica(), primary] };
         for sentinel in &group.sentinels {
             eventually("the sentinels know all servers", || {
-                let primary = sentinel.cli(&["SENTINEL", "MASTER", Self::MASTER]);
-                let replicas = sentinel.cli(&["SENTINEL", "REPLICAS", Self::MASTER]);
+                let primary = sentinel.cli(&["SENTINEL", "MASTER", &group.master]);
+                let replicas = sentinel.cli(&["SENTINEL", "REPLICAS", &group.master]);
                 count(&primary, "num-other-sentinels", "2") == 1
                     && count(&replicas, "master-link-status", "ok") == 2
             });
         }
         group
+    }
+
+    /// The name of the master in the sentinels' configuration.
+    pub fn master(&self) -> &str {
+        &self.master
     }
 
     /// The URL of the group, without a login.
@@ -101,7 +106,7 @@ impl SentinelGroup {
     fn url_with(&self, scheme: &str, port: impl Fn(&RedisServer) -> u16) -> String {
         let at = |sentinel: &RedisServer| format!("127.0.0.1:{}", port(sentinel));
         let hosts: Vec<String> = self.sentinels.iter().map(at).collect();
-        format!("{scheme}://{}/{}", hosts.join(","), Self::MASTER)
+        format!("{scheme}://{}/{}", hosts.join(","), self.master)
     }
 
     /// The servers, replicas first.
@@ -121,7 +126,7 @@ impl SentinelGroup {
     pub fn primary(&mut self) -> &mut RedisServer {
         let named =
             self.sentinels.iter().find(|sentinel| sentinel.is_running()).map(|sentinel| {
-                sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::MASTER])
+                sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.master])
             });
         let port = named.as_deref().and_then(|named| named.lines().last()?.parse().ok());
         match self.servers.iter_mut().find(|server| Some(server.own_port()) == port) {
@@ -151,7 +156,7 @@ impl SentinelGroup {
     /// # Panics
     /// If a sentinel refuses.
     pub fn failover(&self) {
-        self.sentinels[0].cli(&["SENTINEL", "FAILOVER", Self::MASTER]);
+        self.sentinels[0].cli(&["SENTINEL", "FAILOVER", &self.master]);
     }
 }
 
@@ -173,8 +178,7 @@ fn count(output: &str, name: &str, value: &str) -> usize {
 }
 
 /// What each sentinel is told. It finds a dead primary after half a second.
-fn directives(primary: u16, password: Option<&str>) -> String {
-    let name = SentinelGroup::MASTER;
+fn directives(name: &str, primary: u16, password: Option<&str>) -> String {
     let mut directives = format!(
         "sentinel monitor {name} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {name} 500\n\
          sentinel failover-timeout {name} 3000\n"

@@ -254,6 +254,17 @@ async fn the_first_to_connect_stores_the_version_of_the_layout() {
 }
 
 #[tokio::test]
+async fn a_connection_without_writing_stores_no_key() {
+    let server = RedisServer::start();
+    let settings = ConnectionSettings::new(server.url());
+    let queue = Queue::connect_without_writing(&settings, "duebox").await.unwrap();
+    queue.now_ms().await.unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    queue.declare_layout().await.unwrap();
+    assert_eq!(server.cli(&["GET", "duebox:layout"]), "1");
+}
+
+#[tokio::test]
 async fn an_unknown_layout_is_refused_by_name() {
     let server = RedisServer::start();
     let settings = ConnectionSettings::new(server.url());

@@ -33,16 +33,16 @@ async fn addresses_without_a_primary_are_refused_in_words() {
         assert!(matches!(&error, QueueError::Login { .. }), "{error}");
         assert!(error.to_string().contains("redis.password"), "{error}");
     }
-    let other = group.url().replace(SentinelGroup::MASTER, "cache");
+    let other = group.url().replace(group.master(), "cache");
     let error = refusal(&ConnectionSettings::new(other).with_password("secret")).await;
     assert!(matches!(&error, QueueError::NoSuchMaster { .. }), "{error}");
-    assert!(error.to_string().contains(SentinelGroup::MASTER), "{error}");
+    assert!(error.to_string().contains(group.master()), "{error}");
     // The address of a sentinel without the scheme, and the scheme without a sentinel.
     let port = group.sentinels()[1].port();
     let url = format!("redis://:secret@127.0.0.1:{port}");
     let error = refusal(&ConnectionSettings::new(url)).await;
     assert!(
-        matches!(&error, QueueError::IsSentinel { masters, .. } if *masters == [SentinelGroup::MASTER]),
+        matches!(&error, QueueError::IsSentinel { masters, .. } if *masters == [group.master()]),
         "{error}"
     );
     let server = RedisServer::start();

@@ -62,7 +62,7 @@ struct Latency {
 pub(super) fn examine(manifest: &Manifest, json: bool) -> Result<ExitCode, Failure> {
     let report = target::block_on(async {
         let settings = target::settings(manifest)?;
-        let queue = Queue::connect(&settings, &manifest.redis.prefix).await?;
+        let queue = Queue::connect_without_writing(&settings, &manifest.redis.prefix).await?;
         let mut report = ask(&queue, settings.public_url(), settings.user()).await?;
         report.sentinels = settings.ask_sentinels().await?.map(Sentinels::from);
         report.judge();
