@@ -5,15 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use duebox::manifest::{
-    BreakerRule, CacheFolder, KeyOrder, LogFormat, Manifest, Password, RedisUrl, Rollback, Secret,
-    SecretSource,
+    BreakerRule, CacheFolder, KeyOrder, LogFormat, Manifest, Password, RecordPolicy, RedisUrl,
+    Rollback, Secret, SecretSource,
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
 use duebox_queue::{Durability, IfExists};
 use duebox_sandbox::{Digest, Instances};
 
-use super::{accepted, environment, name, seconds};
+use super::{accepted, environment, folder, name, seconds};
 
 #[test]
 fn missing_keys_have_the_defaults() {
@@ -167,6 +167,12 @@ fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
         let cases = &manifest.topics[&name(topic)].smoke;
         cases.iter().map(|case| (case.payload.to_vec(), case.expected.verdict.word())).collect()
     };
+    let close = &manifest.topics[&name("order.close")];
+    assert_eq!(
+        (close.record, &close.tests[..]),
+        (RecordPolicy::Off, &[folder().join("cases/close.toml")][..])
+    );
+    assert_eq!(manifest.topics[&name("plain")].record, RecordPolicy::Failures);
     let close = [(br#"{"region":"eu"}"#.to_vec(), "ack"), (b"bad".to_vec(), "drop")];
     assert_eq!(cases("order.close")[..2], close);
     assert_eq!(cases("order.close")[2..], [(Vec::new(), "snooze")]);

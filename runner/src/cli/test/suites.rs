@@ -94,13 +94,18 @@ fn shared_folders(topics: &[(String, &Topic)]) -> BTreeMap<PathBuf, usize> {
 }
 
 fn folder_of(topic: &Topic) -> Option<PathBuf> {
-    Some(topic.handler.as_ref()?.parent().unwrap_or(Path::new("")).join("tests"))
+    Some(short(&topic.handler.as_ref()?.parent().unwrap_or(Path::new("")).join("tests")))
+}
+
+/// The path without a leading `./`.
+fn short(path: &Path) -> PathBuf {
+    path.strip_prefix(".").unwrap_or(path).to_owned()
 }
 
 /// The files of a topic's cases.
 fn files_of(topic: &Topic) -> Result<Vec<PathBuf>, Failure> {
     if !topic.tests.is_empty() {
-        return Ok(topic.tests.clone());
+        return Ok(topic.tests.iter().map(|path| short(path)).collect());
     }
     let Some(folder) = folder_of(topic).filter(|folder| folder.is_dir()) else {
         return Ok(Vec::new());
