@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts what a release consists of into dist/: the stripped binary with the engine of Python handlers as an archive, a Debian package, a wheel and npm
-# packages, the container images, the SDKs and library crates as their registries take them, a list of all crates in the
-# binary (SBOM), and the digests of all files. All forms contain the same binary. Nothing is uploaded.
+# Puts what a release consists of into dist/: the stripped binary with the engine of Python handlers as an archive, a
+# Debian package, a wheel and npm packages, the container images, the Helm chart, the SDKs and library crates as their
+# registries take them, a list of all crates in the binary (SBOM), and the digests of all files. All forms contain the same binary. Nothing is uploaded.
 #
 #   packaging/release/build.sh [BINARY]    target/release/duebox by default
 set -euo pipefail
@@ -45,10 +45,10 @@ step "Debian package"
 packaging/debian/build.sh dist "$stripped"
 
 step "wheel"
-python3 packaging/pypi/wheel.py "$stripped" "$version" "$target" dist
+python3 packaging/pypi/wheel.py "$stripped" "$engine" "$version" "$target" dist
 
 step "npm packages of the binary"
-packaging/npm/build.sh "$stripped" "$version" "$target" dist
+packaging/npm/build.sh "$stripped" "$engine" "$version" "$target" dist
 
 step "crates, and the SDKs for npm"
 # The three crates together, since they depend on each other.
@@ -57,6 +57,9 @@ cargo package --quiet --allow-dirty --no-verify -p duebox-job -p duebox-queue -p
 cp "${CARGO_TARGET_DIR:-target}"/package/duebox-{job,queue,sandbox}-"$version".crate dist/
 cp "${CARGO_TARGET_DIR:-sdk/rust/target}/package/duebox-sdk-$version.crate" dist/
 for package in sdk/assemblyscript sdk/javascript/types; do npm pack --silent --pack-destination dist "./$package" >/dev/null; done
+
+step "Helm chart"
+tar -C packaging/helm --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - duebox | gzip -9n >"dist/duebox-helm-$version.tgz"
 
 step "crates in the binary (SBOM)"
 packaging/release/sbom.sh "dist/$name.cdx.json"
