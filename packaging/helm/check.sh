@@ -53,7 +53,7 @@ rendered() {
   local name=$1
   shift
   mkdir -p "$work/$name"
-  helm template box "$chart" --set redis.existingSecret=shop-redis "$@" >"$work/$name.yaml"
+  helm template box "$chart" --kube-version 1.33.0 --set redis.existingSecret=shop-redis "$@" >"$work/$name.yaml"
   python - "$work/$name.yaml" "$work/$name" <<'PYTHON'
 import pathlib, sys, yaml
 for number, document in enumerate(d for d in yaml.safe_load_all(open(sys.argv[1])) if d):
@@ -61,7 +61,7 @@ for number, document in enumerate(d for d in yaml.safe_load_all(open(sys.argv[1]
 PYTHON
 }
 
-cat >"$work/all.yaml" <<'YAML'
+cat >"$work/settings.yaml" <<'YAML'
 api: {service: true}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 autoscaling: {enabled: true}
@@ -74,14 +74,14 @@ nodeSelector: {kubernetes.io/arch: amd64}
 tolerations: [{key: jobs, operator: Exists}]
 extraEnv: [{name: TZ, value: UTC}]
 YAML
-helm lint --strict --quiet "$chart" --set redis.existingSecret=shop-redis
-helm lint --strict --quiet "$chart" --set redis.existingSecret=shop-redis --values "$work/all.yaml"
-! helm template box "$chart" >"$work/refused" 2>&1 || fail "a release without a Redis is rendered"
+helm lint --strict --quiet --kube-version 1.33.0 "$chart" --set redis.existingSecret=shop-redis
+helm lint --strict --quiet --kube-version 1.33.0 "$chart" --set redis.existingSecret=shop-redis --values "$work/settings.yaml"
+! helm template box "$chart" --kube-version 1.33.0 >"$work/refused" 2>&1 || fail "a release without a Redis is rendered"
 grep -q 'set redis.existingSecret' "$work/refused" || fail "the missing Redis is not named: $(cat "$work/refused")"
-say lint "helm $(helm version --template '{{.Version}}')"
+say lint "by helm $HELM"
 
 rendered default
-rendered all --values "$work/all.yaml"
+rendered all --values "$work/settings.yaml"
 rendered bare --set files=null --set redis.existingSecret= --set redis.url=redis://r:6379/0
 sed 's/replicas: 2/replicas: many/' "$work"/default/Deployment-*.yaml >"$work/bad.yaml"
 ! kubernetes-validate --strict --quiet --no-warn "$work/bad.yaml" >/dev/null 2>&1 || fail "the schemas accept an invalid Deployment, so they check nothing"
