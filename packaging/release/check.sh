@@ -73,13 +73,13 @@ npm_package() {
 
 image() {
   local kind
-  for kind in image image-all-in-one; do
+  for kind in image image-python image-all-in-one; do
     gunzip -c "$(one "duebox-$version-$kind.tar.gz")" >"$kind.tar"
     buildah pull --quiet "docker-archive:$kind.tar" >/dev/null
   done
   # The names that the check of the images uses.
   buildah tag "docker.io/library/duebox:$version" localhost/duebox:local
-  buildah tag "docker.io/library/duebox:$version-all-in-one" localhost/duebox:all-in-one
+  for kind in python all-in-one; do buildah tag "docker.io/library/duebox:$version-$kind" "localhost/duebox:$kind"; done
   "$root/packaging/image/check.sh"
 }
 
