@@ -44,6 +44,11 @@ container() { podman --runtime runc run --no-healthcheck "${limits[@]}" "$@"; }
 size=$(podman image inspect --format '{{.Size}}' localhost/duebox:local)
 [ "$size" -le 45000000 ] || fail "the image has $size bytes, more than 45 MB"
 say image "$((size / 1000000)) MB"
+printf 'def handle(payload): print("Hello,", payload["name"])\n' >"$work/hello.py"
+chmod -R a+rX "$work"
+container --rm --network none --read-only --tmpfs /var/cache:mode=1777 -v "$work:/work:ro" localhost/duebox:python \
+  invoke /work/hello.py --payload '{"name":"Ada"}' | grep -q 'Hello, Ada' || fail "the image for Python runs no handler in Python"
+say python "$(($(podman image inspect --format '{{.Size}}' localhost/duebox:python) / 1000000)) MB; a handler in Python ran"
 
 # The pod: a container that keeps the network namespace, with Redis and the application in it.
 container -d --name "$name-pod" --network none --entrypoint '["/usr/local/bin/duebox", "run"]' localhost/duebox:all-in-one >/dev/null

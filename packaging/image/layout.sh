@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # Lays out the root of a container image: programs, stripped, with the libraries that they are linked against,
-# certificates, a user, the engine of Python handlers, and nothing else. The Dockerfile and ./dev image use it, so both build the same image.
+# certificates, a user, the engine of Python handlers if it is asked for, and nothing else. The Dockerfile and ./dev image use it, so both build the same image.
 #
-#   packaging/image/layout.sh ROOT PROGRAM…
+#   packaging/image/layout.sh ROOT [--python] PROGRAM…
 set -euo pipefail
 
 fail() { printf 'layout: %s\n' "$*" >&2; exit 1; }
-[ $# -ge 2 ] || fail "usage: packaging/image/layout.sh ROOT PROGRAM…"
+[ $# -ge 2 ] || fail "usage: packaging/image/layout.sh ROOT [--python] PROGRAM…"
 root=$1
 shift
 certificates=/etc/ssl/certs/ca-certificates.crt
 engine=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/sdk/python/build/engine.wasm
-[ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
+if [ "$1" = --python ]; then
+  shift
+  [ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
+  # Where the program looks for it.
+  install -D -m 0644 "$engine" "$root/usr/local/lib/duebox/python.wasm"
+fi
 [ -s "$certificates" ] || fail "$certificates is missing; install ca-certificates"
 
 for program in "$@"; do
@@ -25,8 +30,6 @@ for program in "$@"; do
   done
 done
 
-# Where the program looks for it.
-install -D -m 0644 "$engine" "$root/usr/local/lib/duebox/python.wasm"
 install -d -m 0755 "$root/etc/duebox" "$root/var/cache"
 install -d -m 1777 "$root/tmp"
 install -D -m 0644 "$certificates" "$root$certificates"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Makes the npm packages of the binary: @duebox/TARGET contains it, and duebox, which `npx duebox` runs, has those of all
-# platforms as optional dependencies; npm installs the one that fits.
+# platforms as optional dependencies; npm installs the one that fits. The engine of Python handlers is beside the binary.
 #
-#   packaging/npm/build.sh BINARY VERSION TARGET FOLDER
+#   packaging/npm/build.sh BINARY ENGINE VERSION TARGET FOLDER
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-binary=$1 version=$2 target=$3 out=$(realpath "$4")
+binary=$1 engine=$2 version=$3 target=$4 out=$(realpath "$5")
 fail() { printf 'npm: %s\n' "$*" >&2; exit 1; }
 case $target in
   x86_64-unknown-linux-gnu) platform=linux-x64 ;;
@@ -18,6 +18,7 @@ trap 'rm -rf "$work"' EXIT
 
 mkdir -p "$work/platform/bin" "$work/duebox"
 install -m 0755 "$binary" "$work/platform/bin/duebox"
+install -D -m 0644 "$engine" "$work/platform/bin/languages/python.wasm"
 cat >"$work/platform/package.json" <<JSON
 {
   "name": "@duebox/$platform",

@@ -1,6 +1,7 @@
-"""Makes a wheel with the binary as its script, as `maturin build --bindings bin` would, from a binary that is built already.
+"""Makes a wheel with the binary as its script, as `maturin build --bindings bin` would, from a binary that is built already,
+and with the engine of Python handlers where the binary looks for it.
 
-    python3 packaging/pypi/wheel.py BINARY VERSION TARGET FOLDER
+    python3 packaging/pypi/wheel.py BINARY ENGINE VERSION TARGET FOLDER
 """
 
 import base64
@@ -49,7 +50,7 @@ def add(wheel, record, name, content, mode):
 
 
 def main():
-    binary, version, target, folder = sys.argv[1:]
+    binary, engine, version, target, folder = sys.argv[1:]
     if target not in MACHINES:
         sys.exit(f"wheel: no platform tag is known for {target}; add it to MACHINES")
     major, minor = glibc(binary)
@@ -58,10 +59,14 @@ def main():
     info, record = f"duebox-{version}.dist-info", []
     with open(binary, "rb") as file:
         program = file.read()
+    with open(engine, "rb") as file:
+        languages = file.read()
     with open("README.md", encoding="utf-8") as file:
         readme = file.read()
     with zipfile.ZipFile(path, "w") as wheel:
         add(wheel, record, f"duebox-{version}.data/scripts/duebox", program, 0o755)
+        # PREFIX/lib/duebox for PREFIX/bin/duebox.
+        add(wheel, record, f"duebox-{version}.data/data/lib/duebox/python.wasm", languages, 0o644)
         add(wheel, record, f"{info}/METADATA", metadata(version, readme).encode(), 0o644)
         kind = f"Wheel-Version: 1.0\nGenerator: duebox\nRoot-Is-Purelib: false\nTag: {tag}\n"
         add(wheel, record, f"{info}/WHEEL", kind.encode(), 0o644)

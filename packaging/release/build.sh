@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Puts what a release consists of into dist/: the stripped binary with the engine of Python handlers as an archive, a Debian package, a wheel and npm
-# packages, the container images, the SDKs and library crates as their registries take them, a list of all crates in the
-# binary (SBOM), and the digests of all files. All forms contain the same binary. Nothing is uploaded.
+# Puts what a release consists of into dist/: the stripped binary with the engine of Python handlers as an archive, a
+# Debian package, a wheel and npm packages, the container images, the Helm chart, the SDKs and library crates as their
+# registries take them, a list of all crates in the binary (SBOM), and the digests of all files. All forms contain the same binary. Nothing is uploaded.
 #
-#   packaging/release/build.sh [BINARY]    target/release/duebox by default
+#   packaging/release/build.sh    after cargo build --profile dist -p duebox
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-binary=${1:-target/release/duebox}
+binary=target/dist/duebox
 fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
 step() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 for program in buildah dpkg-shlibdeps npm objdump python3 strip; do
   command -v "$program" >/dev/null || fail "$program is missing"
 done
-[ -x "$binary" ] || fail "$binary is missing; run: cargo build --release -p duebox"
+[ -x "$binary" ] || fail "$binary is missing; run: cargo build --profile dist -p duebox"
 engine=sdk/python/build/engine.wasm
 [ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
 
@@ -24,31 +24,30 @@ target=$("$binary" version --json | python3 -c 'import json, sys; print(json.loa
 # The same sources give the same archives.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-rm -rf dist target/dist
-mkdir -p dist target/dist
-stripped=target/dist/duebox
-strip -o "$stripped" "$binary"
+staging=target/staging
+rm -rf dist "$staging"
+mkdir -p dist "$staging"
 
 step "archive"
 name=duebox-$version-$target
-folder=target/dist/$name
+folder=$staging/$name
 mkdir -p "$folder"
-cp "$stripped" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$folder/"
+cp "$binary" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$folder/"
 # Where the program looks for it.
 install -D -m 0644 "$engine" "$folder/languages/python.wasm"
 install -m 0644 sdk/python/LICENSE-PYTHON "$folder/languages/"
-"$stripped" manual "$folder/manual"
-for shell in bash fish zsh; do "$stripped" completions "$shell" >"$folder/duebox.$shell"; done
-tar -C target/dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
+"$binary" manual "$folder/manual"
+for shell in bash fish zsh; do "$binary" completions "$shell" >"$folder/duebox.$shell"; done
+tar -C "$staging" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
 
 step "Debian package"
-packaging/debian/build.sh dist "$stripped"
+packaging/debian/build.sh dist "$binary"
 
 step "wheel"
-python3 packaging/pypi/wheel.py "$stripped" "$version" "$target" dist
+python3 packaging/pypi/wheel.py "$binary" "$engine" "$version" "$target" dist
 
 step "npm packages of the binary"
-packaging/npm/build.sh "$stripped" "$version" "$target" dist
+packaging/npm/build.sh "$binary" "$engine" "$version" "$target" dist
 
 step "crates, and the SDKs for npm"
 # The three crates together, since they depend on each other.
@@ -58,14 +57,19 @@ cp "${CARGO_TARGET_DIR:-target}"/package/duebox-{job,queue,sandbox}-"$version".c
 cp "${CARGO_TARGET_DIR:-sdk/rust/target}/package/duebox-sdk-$version.crate" dist/
 for package in sdk/assemblyscript sdk/javascript/types; do npm pack --silent --pack-destination dist "./$package" >/dev/null; done
 
+step "Helm chart"
+tar -C packaging/helm --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - duebox | gzip -9n >"dist/duebox-helm-$version.tgz"
+
 step "crates in the binary (SBOM)"
 packaging/release/sbom.sh "dist/$name.cdx.json"
 
 step "images"
-packaging/image/build.sh "$stripped"
+packaging/image/build.sh "$binary"
 buildah push --quiet localhost/duebox:local "docker-archive:dist/duebox-$version-image.tar:duebox:$version"
-buildah push --quiet localhost/duebox:all-in-one "docker-archive:dist/duebox-$version-image-all-in-one.tar:duebox:$version-all-in-one"
+for kind in python all-in-one; do
+  buildah push --quiet "localhost/duebox:$kind" "docker-archive:dist/duebox-$version-image-$kind.tar:duebox:$version-$kind"
+done
 gzip -9n dist/*.tar
 
-(cd dist && sha256sum -- * >../target/dist/SHA256SUMS && mv ../target/dist/SHA256SUMS .)
+(cd dist && sha256sum -- * >"../$staging/SHA256SUMS" && mv "../$staging/SHA256SUMS" .)
 ls -l dist | awk 'NR > 1 { printf "%9.1f MB  %s\n", $5 / 1e6, $9 }'

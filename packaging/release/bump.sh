@@ -26,6 +26,7 @@ done
 sed -i "/^duebox-/s/version = \"$quoted\"/version = \"$new\"/" Cargo.toml
 sed -i "s/\"version\": \"$quoted\"/\"version\": \"$new\"/" sdk/assemblyscript/package.json sdk/javascript/types/package.json
 sed -i "s|duebox:$quoted\$|duebox:$new|" examples/sidecar/k8s/shop.yaml
+sed -i "s/^version: $quoted\$/version: $new/; s/^appVersion: \"$quoted\"/appVersion: \"$new\"/" packaging/helm/duebox/Chart.yaml
 sed -i "s/^Version $quoted (/Version $new (/" README.md
 for workspace in . fuzz handlers sdk/rust sdk/javascript sdk/python; do
   [ ! -f "$workspace/Cargo.lock" ] || (cd "$workspace" && cargo update --quiet --workspace --offline)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Uses each part of a release in dist/ from its packed form, as its users would: outside of the repository.
 #
-#   packaging/release/check.sh [PART…]    archive debian wheel npm image crates rust go assemblyscript sums bump; all without PART
+#   packaging/release/check.sh [PART…]    archive debian wheel npm image helm crates rust go assemblyscript sums bump; all without PART
 set -Eeuo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -61,24 +61,34 @@ wheel() {
   python3 -m venv venv
   venv/bin/pip install --quiet --no-index "$(one "duebox-$version-*.whl")"
   first_job wheel "$work/venv/bin/duebox"
+  python_job wheel "$work/venv/bin/duebox"
 }
 
 npm_package() {
   mkdir npm
   npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-linux-*-$version.tgz")" "$(one "duebox-$version.tgz")" >/dev/null
   first_job npm "$work/npm/node_modules/.bin/duebox"
+  python_job npm "$work/npm/node_modules/.bin/duebox"
 }
 
 image() {
   local kind
-  for kind in image image-all-in-one; do
+  for kind in image image-python image-all-in-one; do
     gunzip -c "$(one "duebox-$version-$kind.tar.gz")" >"$kind.tar"
     buildah pull --quiet "docker-archive:$kind.tar" >/dev/null
   done
   # The names that the check of the images uses.
   buildah tag "docker.io/library/duebox:$version" localhost/duebox:local
-  buildah tag "docker.io/library/duebox:$version-all-in-one" localhost/duebox:all-in-one
+  for kind in python all-in-one; do buildah tag "docker.io/library/duebox:$version-$kind" "localhost/duebox:$kind"; done
   "$root/packaging/image/check.sh"
+}
+
+# The chart as it is packed is the one of the checkout, which the check renders.
+helm() {
+  mkdir chart
+  tar -xzf "$(one "duebox-helm-$version.tgz")" -C chart
+  diff -r chart/duebox "$root/packaging/helm/duebox" || fail "the packed chart differs from the checkout's"
+  "$root/packaging/helm/check.sh" "$root/target/dist/duebox"
 }
 
 # The example of the queue, on crates as crates.io would give them out.
@@ -187,19 +197,19 @@ bump() {
   printf '[99.0.0]: https://github.com/duebox/duebox/releases/tag/v99.0.0\n' >>bump/CHANGELOG.md
   bump/packaging/release/bump.sh 99.0.0 >/dev/null
   (cd bump && cargo metadata --quiet --offline --locked --no-deps --format-version 1 >/dev/null) || fail "Cargo.lock does not fit the new version"
-  for file in Cargo.toml Cargo.lock sdk/rust/Cargo.toml sdk/assemblyscript/package.json sdk/javascript/types/package.json examples/sidecar/k8s/shop.yaml README.md; do
+  for file in Cargo.toml Cargo.lock sdk/rust/Cargo.toml sdk/assemblyscript/package.json sdk/javascript/types/package.json examples/sidecar/k8s/shop.yaml packaging/helm/duebox/Chart.yaml README.md; do
     grep -q '99\.0\.0' "bump/$file" || fail "$file keeps its version"
   done
   say bump "the next version is set everywhere, and only with a changelog"
 }
 
 parts=("$@")
-[ $# -gt 0 ] || parts=(bump sums archive wheel npm debian image crates rust go assemblyscript)
+[ $# -gt 0 ] || parts=(bump sums archive wheel npm helm debian image crates rust go assemblyscript)
 for part in "${parts[@]}"; do
   case $part in
     npm) npm_package ;;
     go) go_module ;;
-    archive | assemblyscript | bump | crates | debian | image | rust | sums | wheel) "$part" ;;
+    archive | assemblyscript | bump | crates | debian | helm | image | rust | sums | wheel) "$part" ;;
     *) fail "unknown part $part" ;;
   esac
 done
