@@ -55,15 +55,15 @@ pub enum SmokeError {
         /// The number of cases.
         cases: usize,
         /// The start of its payload.
-        payload: String,
+        payload: Box<str>,
         /// The key of the case.
         what: &'static str,
         /// What the case expects.
-        expected: String,
+        expected: Box<str>,
         /// What came.
-        found: String,
+        found: Box<str>,
         /// The end of its log as a clause; may be empty.
-        log: String,
+        log: Box<str>,
     },
     /// The cases together take too long.
     #[error("its smoke cases did not finish within {} s: case {case} of {cases} was next", ALL_MAX.as_secs())]
@@ -155,6 +155,8 @@ fn refusal(
     let Difference { what, expected, found } = difference;
     if what != "expect" {
         let (expected, found) = (shorten(&expected).to_owned(), shorten(&found).to_owned());
+        let (payload, log) = (payload.into(), log.into());
+        let (expected, found) = (expected.into(), found.into());
         return SmokeError::Content { case, cases, payload, what, expected, found, log };
     }
     let with = |what: &str, reason: &str| match reason {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use duebox_job::CountedDurations;
 
+use super::status::{TopicStatus, Watched};
+
 /// How long a base of comparison stays the newer one.
 const SPAN: Duration = Duration::from_secs(30);
 
@@ -42,6 +44,14 @@ impl RecentLateness {
             left == 0
         })?;
         counted.buckets[..=at].iter().rev().find_map(|(bound, _)| *bound)
+    }
+
+    /// Fills in how late the recent attempts of these topics started.
+    pub(super) fn fill(&self, reports: &mut [TopicStatus], topics: &[Watched]) {
+        for (report, topic) in reports.iter_mut().zip(topics) {
+            let p99 = topic.lateness().and_then(|(name, late)| self.p99(name, &late));
+            report.late_p99_ms = p99.map(|p99| p99.as_micros() as f64 / 1_000.0);
+        }
     }
 
     /// Takes the counts of all topics, if it is time for a new base.

@@ -245,7 +245,7 @@ pub async fn publish(
         let at = Instant::now();
         let mut status = Status::of_topics(&reporter.runner_id, started_at_ms, &watched);
         status.api = reporter.api;
-        status.measure_lateness(&watched, &lateness);
+        lateness.fill(&mut status.topics, &watched);
         lateness.rotate(at, watched.iter().filter_map(Watched::lateness));
         status.manifest_refused.clone_from(&changes.1);
         status.process = reporter.process.read();
@@ -301,14 +301,6 @@ impl Status {
             process: ProcessStatus::default(),
         }
     }
-
-    /// Sets how late the recent attempts of each topic started.
-    fn measure_lateness(&mut self, watched: &[Watched], lateness: &RecentLateness) {
-        for (status, watched) in self.topics.iter_mut().zip(watched) {
-            let p99 = watched.lateness().and_then(|(topic, late)| lateness.p99(topic, &late));
-            status.late_p99_ms = p99.map(|p99| p99.as_micros() as f64 / 1_000.0);
-        }
-    }
 }
 
 impl Watched {
@@ -324,7 +316,7 @@ impl Watched {
     }
 
     /// Its name, and how late its attempts started.
-    fn lateness(&self) -> Option<(&str, CountedDurations)> {
+    pub(super) fn lateness(&self) -> Option<(&str, CountedDurations)> {
         Some((&self.topic, self.serving.as_ref()?.counters.late.counted()))
     }
 
