@@ -44,8 +44,9 @@ tar -C target/dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SO
 step "Debian package"
 packaging/debian/build.sh dist "$stripped"
 
-step "wheel"
+step "wheels"
 python3 packaging/pypi/wheel.py "$stripped" "$version" "$target" dist
+python3 packaging/pypi/wheel.py --sdk "$version" dist
 
 step "npm packages of the binary"
 packaging/npm/build.sh "$stripped" "$version" "$target" dist
