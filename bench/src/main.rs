@@ -16,7 +16,9 @@ mod drain;
 mod duebox;
 mod durability;
 mod fixture;
+mod further_topic;
 mod http_push;
+mod languages;
 mod lateness;
 mod machine;
 mod memory;
@@ -88,6 +90,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Benchmark {
     Sandbox(sandbox::SandboxArgs),
+    Languages(languages::LanguagesArgs),
     Reload(reload::ReloadArgs),
     Neighbour(neighbour::NeighbourArgs),
     Ci(ci::CiArgs),
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
     let args = BenchArgs::parse();
     let done = match &args.benchmark {
         Some(Benchmark::Sandbox(args)) => sandbox::run(args),
+        Some(Benchmark::Languages(args)) => languages::run(args),
         Some(Benchmark::Reload(args)) => reload::run(args),
         Some(Benchmark::Neighbour(args)) => neighbour::run(args),
         Some(Benchmark::Ci(args)) => ci::run(args),

@@ -76,7 +76,8 @@ struct Cost {
     elapsed_us: f64,
 }
 
-struct DiscardLog;
+/// Lines of jobs are of no interest.
+pub(crate) struct DiscardLog;
 
 impl LogSink for DiscardLog {
     fn line(&self, _job: &JobContext<'_>, _level: Level, _text: &str) {}
@@ -112,6 +113,20 @@ pub(crate) fn measure(args: &SandboxArgs) -> anyhow::Result<String> {
         let elapsed = one.iter().map(|cost| cost.elapsed_us).collect();
         rows.push(Row { name, unit: "µs/job", target, figures, elapsed });
     }
+    rows.extend(loads(args, &config, &is_wanted)?);
+    rows.extend(further_topics(args, &sandbox, &is_wanted)?);
+    ensure!(!rows.is_empty(), "unknown handler and mode; run without --only to see the names");
+    rows.sort_by_key(|row| row.unit != "µs/job");
+    Ok(table(args, &rows))
+}
+
+/// What loading costs.
+fn loads(
+    args: &SandboxArgs,
+    config: &SandboxConfig,
+    is_wanted: &impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
     for (name, module, instances, target) in [
         ("loading a cached Go module", "noop-go", FRESH, 5.0),
         ("loading a cached Go snapshot", "noop-go", SNAPSHOT, 5.0),
@@ -121,13 +136,33 @@ pub(crate) fn measure(args: &SandboxArgs) -> anyhow::Result<String> {
         if !is_wanted(name) {
             continue;
         }
-        let figures = cached_load_ms(args, &config, module, instances)?;
+        let figures = cached_load_ms(args, config, module, instances)?;
         let (name, target) = (name.to_owned(), Target::AtMost(target));
         rows.push(Row { name, unit: "ms", target, figures, elapsed: Vec::new() });
     }
-    ensure!(!rows.is_empty(), "unknown handler and mode; run without --only to see the names");
-    rows.sort_by_key(|row| row.unit != "µs/job");
-    Ok(table(args, &rows))
+    Ok(rows)
+}
+
+/// What a further topic adds to a process.
+fn further_topics(
+    args: &SandboxArgs,
+    sandbox: &Sandbox,
+    is_wanted: &impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (name, module, target) in [
+        ("a further topic in TypeScript", "noop-js", 2.0),
+        ("a further topic in Python", "noop-py", 25.0),
+    ] {
+        if !is_wanted(name) {
+            continue;
+        }
+        let source = crate::settings::source_of(&args.handlers, module);
+        let figures = vec![crate::further_topic::resident_mb(sandbox, &source)?];
+        let (name, target) = (name.to_owned(), Target::AtMost(target));
+        rows.push(Row { name, unit: "MB", target, figures, elapsed: Vec::new() });
+    }
+    Ok(rows)
 }
 
 /// CPU time of one job of this module in this mode, µs: the median of five repeats.
@@ -240,7 +275,7 @@ fn cost(
 }
 
 /// CPU time of this process on all cores.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -267,7 +302,8 @@ async fn drain(
     Ok(jobs)
 }
 
-fn job(payload: Bytes) -> anyhow::Result<Invocation> {
+/// A job with this payload.
+pub(crate) fn job(payload: Bytes) -> anyhow::Result<Invocation> {
     Ok(Invocation {
         id: JobId::new("job-1")?,
         topic: TopicName::new("bench")?,

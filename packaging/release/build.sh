@@ -43,8 +43,9 @@ tar -C "$staging" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOU
 step "Debian package"
 packaging/debian/build.sh dist "$binary"
 
-step "wheel"
+step "wheels"
 python3 packaging/pypi/wheel.py "$binary" "$engine" "$version" "$target" dist
+python3 packaging/pypi/wheel.py --sdk "$version" dist
 
 step "npm packages of the binary"
 packaging/npm/build.sh "$binary" "$engine" "$version" "$target" dist

@@ -62,6 +62,10 @@ wheel() {
   venv/bin/pip install --quiet --no-index "$(one "duebox-$version-*.whl")"
   first_job wheel "$work/venv/bin/duebox"
   python_job wheel "$work/venv/bin/duebox"
+  venv/bin/pip install --quiet --no-index "$(one "duebox_sdk-$version-*.whl")"
+  printf 'from duebox import nack\nfrom duebox_testing import run\nassert run(lambda payload: nack(payload["name"]), {"name": "Ada"}).reason == "Ada"\n' >unit.py
+  venv/bin/python unit.py || fail "the wheel duebox-sdk does not run a handler"
+  say wheel "a handler is tested in CPython"
 }
 
 npm_package() {
@@ -69,6 +73,15 @@ npm_package() {
   npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-linux-*-$version.tgz")" "$(one "duebox-$version.tgz")" >/dev/null
   first_job npm "$work/npm/node_modules/.bin/duebox"
   python_job npm "$work/npm/node_modules/.bin/duebox"
+  npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-sdk-$version.tgz")" >/dev/null
+  cat >npm/unit.test.mjs <<'JAVASCRIPT'
+import { nack } from "duebox";
+import { run } from "@duebox/sdk/testing";
+const { reason } = await run(({ name }) => nack(name), { name: "Ada" });
+if (reason !== "Ada") throw new Error(reason);
+JAVASCRIPT
+  (cd npm && node --import @duebox/sdk/register unit.test.mjs) || fail "@duebox/sdk does not run a handler"
+  say npm "a handler is tested in Node"
 }
 
 image() {

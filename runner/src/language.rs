@@ -17,7 +17,7 @@ use bytes::Bytes;
 use duebox_sandbox::{Digest, Grants, Handler, Limits, LoadError, Sandbox, Script};
 
 pub use self::error::SourceError;
-pub use self::python::look_for_engine_in;
+pub use self::python::{import_python_from, look_for_engine_in};
 use self::sources::Sources;
 pub(crate) use self::watched::{files, has_changed};
 
@@ -35,6 +35,8 @@ impl Language {
     pub fn of(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()? {
             "js" | "mjs" | "ts" | "mts" => Some(Self::JavaScript),
+            // They are refused as sources, which says more than that they are no modules.
+            "tsx" | "jsx" | "cjs" | "cts" => Some(Self::JavaScript),
             "py" => Some(Self::Python),
             _ => None,
         }

@@ -88,6 +88,9 @@ fn needs_restart(before: &Manifest, after: &Manifest) -> Vec<String> {
     if before.runner.languages != after.runner.languages {
         keys.push("runner.languages".to_owned());
     }
+    if before.runner.python_path != after.runner.python_path {
+        keys.push("runner.python_path".to_owned());
+    }
     if before.server.listen != after.server.listen {
         keys.push("server.listen".to_owned());
     }

@@ -156,6 +156,7 @@ pub fn sandbox(
     program: PathBuf,
 ) -> Result<Sandbox, SandboxError> {
     language::look_for_engine_in(runner.languages.as_deref());
+    language::import_python_from(runner.python_path.as_deref());
     let mut sandbox = Sandbox::new(config)?;
     sandbox.limit_memory(runner.memory);
     sandbox.use_compiler_process(compiler_process(runner.compile, program));

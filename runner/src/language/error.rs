@@ -52,6 +52,14 @@ pub enum SourceError {
         /// What is wrong there, and the remedy.
         message: String,
     },
+    /// A file of this kind cannot be a handler.
+    #[error("a handler cannot be a file with {kind}; {instead}")]
+    Kind {
+        /// What its name says it has.
+        kind: &'static str,
+        /// The remedy.
+        instead: &'static str,
+    },
     /// A file cannot be parsed in the sandbox.
     #[error("{file} cannot be parsed: {reason}; split it into smaller files")]
     Parser {

@@ -23,6 +23,7 @@ pub(super) fn read(
     handler: &Path,
     sources: &mut Sources,
 ) -> Result<EncodedProgram, SourceError> {
+    refuse_kind(handler)?;
     let Some((engine, reader)) = embedded::ENGINE.zip(embedded::READER) else {
         return Err(SourceError::NotBuiltIn);
     };
@@ -31,4 +32,14 @@ pub(super) fn read(
     let interpreter =
         Interpreter { digest: Digest::of(engine), module: Bytes::from_static(engine) };
     Ok(EncodedProgram { bytes, interpreter })
+}
+
+/// Refuses a file whose name says that it is no ES module, or has a syntax that the engine lacks.
+fn refuse_kind(handler: &Path) -> Result<(), SourceError> {
+    let (kind, instead) = match handler.extension().and_then(|extension| extension.to_str()) {
+        Some("tsx" | "jsx") => ("JSX", "write its elements as calls, in a .ts or .js file"),
+        Some("cjs" | "cts") => ("CommonJS", "write import and export, in a .ts or .mjs file"),
+        _ => return Ok(()),
+    };
+    Err(SourceError::Kind { kind, instead })
 }

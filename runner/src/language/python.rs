@@ -2,6 +2,7 @@
 
 mod collect;
 mod engine;
+mod packages;
 mod program;
 mod reader;
 mod resolve;
@@ -11,6 +12,7 @@ use std::path::Path;
 use duebox_sandbox::Sandbox;
 
 pub use self::engine::look_for_engine_in;
+pub use self::packages::import_python_from;
 use super::EncodedProgram;
 use super::error::SourceError;
 use super::sources::Sources;

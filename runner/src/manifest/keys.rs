@@ -60,6 +60,7 @@ pub(super) const RUNNER: Keys = Keys {
         "compile_memory",
         "compile_time",
         "languages",
+        "python_path",
         "otlp",
         "events",
     ],

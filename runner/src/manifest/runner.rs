@@ -30,6 +30,8 @@ pub struct Runner {
     pub compile: CompileLimits,
     /// The folder of the engines of languages; `None` looks next to the program.
     pub languages: Option<PathBuf>,
+    /// A virtual environment, or a folder of packages, from which handlers in Python import.
+    pub python_path: Option<PathBuf>,
     /// How long a lease holds without a heartbeat; 1 s to 10 minutes.
     pub lease: Duration,
     /// How long a stop waits for running jobs; 0 to 1 hour.
@@ -106,7 +108,8 @@ impl Runner {
             memory: section.size("memory", MIB..=16 * TIB).unwrap_or(1 << 30),
             cache: read_cache(section),
             compile: read_compile(section),
-            languages: read_languages(section),
+            languages: read_folder(section, "languages"),
+            python_path: read_folder(section, "python_path"),
             lease: section.duration("lease", second..=600 * second).unwrap_or(15 * second),
             drain_timeout: section
                 .duration("drain_timeout", Duration::ZERO..=3600 * second)
@@ -134,12 +137,12 @@ fn read_cache(section: &Section<'_>) -> Option<CacheFolder> {
     Some(CacheFolder { path: reader.folder().join(text), is_named: true })
 }
 
-/// Reads `languages`: a directory, or the empty string for the places next to the program.
-fn read_languages(section: &Section<'_>) -> Option<PathBuf> {
-    let text = section.text("languages").filter(|text| !text.is_empty())?;
+/// Reads a directory; the empty string means the default.
+fn read_folder(section: &Section<'_>, key: &str) -> Option<PathBuf> {
+    let text = section.text(key).filter(|text| !text.is_empty())?;
     if text.contains('\0') {
-        let title = format!("`languages` is not a path: {text:?}");
-        section.reader().refuse(section.value_at("languages"), title, "write a path");
+        let title = format!("`{key}` is not a path: {text:?}");
+        section.reader().refuse(section.value_at(key), title, "write a path");
         return None;
     }
     Some(section.reader().folder().join(text))

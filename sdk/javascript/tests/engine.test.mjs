@@ -27,6 +27,50 @@ test("an exception and a rejection are a nack with the author's own lines", () =
   assert.match(runOnce("export default () => process.env.HOME").reason, /read settings with job\.config/);
 });
 
+test("CommonJS modules and JSON are imported as bundlers import them", () => {
+  const files = {
+    "main.js": `import lib, { twice, delete as gone } from "lib";
+import * as all from "lib";
+import compiled, { named } from "compiled";
+import data from "./data.json";
+export default async () => {
+  const late = await import("lib");
+  console.log(lib.name, twice(2), gone(), all.twice === late.twice, all.default === lib);
+  console.log(compiled, named, data.a, lib.data === data, lib.even(10), lib.late());
+  try { lib.missing() } catch (error) { console.log(error.code, error.message) }
+};`,
+    "lib.cjs": `var twice = function (n) { return 2 * n };
+undeclared = "sloppy";
+exports.name = module.id + " " + (this === exports);
+exports.twice = twice; exports.delete = function () { return undeclared };
+exports.data = require("./data.json");
+exports.even = require("./even").even;
+exports.late = function () { return require("./late") };
+exports.missing = function () { return require("fs") };
+`,
+    "compiled.cjs": 'Object.defineProperty(exports, "__esModule", { value: true }); exports.default = "d"; exports.named = "n"; exports["no-name"] = 1;',
+    "even.cjs": 'exports.even = (n) => n === 0 || odd.odd(n - 1); const odd = require("./odd");',
+    "odd.cjs": 'const even = require("./even"); exports.odd = (n) => n !== 0 && even.even(n - 1);',
+    "late.cjs": "module.exports = 'evaluated by the job';",
+    "data.json": 'module.exports=JSON.parse("{\\"a\\":1,\\"b\\":2}")',
+  };
+  const links = [
+    ["main.js", "lib", "lib.cjs"], ["main.js", "compiled", "compiled.cjs"], ["main.js", "./data.json", "data.json"],
+    ["lib.cjs", "./data.json", "data.json"], ["lib.cjs", "./even", "even.cjs"], ["lib.cjs", "./late", "late.cjs"],
+    ["even.cjs", "./odd", "odd.cjs"], ["odd.cjs", "./even", "even.cjs"],
+  ];
+  const program = start(files, { links });
+  assert.equal(program.error, undefined);
+  for (let run = 0; run < 2; run++) {
+    const { verdict, log, reason } = program.run();
+    assert.equal(verdict, 0, reason);
+    assert.deepEqual(log.slice(0, 2), ["lib.cjs true 4 sloppy true true", "d n 1 true true evaluated by the job"]);
+    assert.match(log[2], /^MODULE_NOT_FOUND Cannot find module 'fs' in a Duebox handler/);
+  }
+  const throws = start({ "main.js": 'import "a";', "a.cjs": "\nfunction f() { throw new TypeError('no') }\nf()" }, { links: [["main.js", "a", "a.cjs"]] });
+  assert.match(throws.error, /^TypeError: no\n +at f \(a\.cjs:2:\d+\)\n +at <anonymous> \(a\.cjs:3:\d+\)$/);
+});
+
 test("payloads are JSON, or what the handler says", () => {
   const told = "export default (p) => console.log(p?.id ?? typeof p, p?.length)";
   assert.deepEqual(runOnce(told, '{"id":7}').log, ["7 undefined"]);

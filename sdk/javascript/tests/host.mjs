@@ -11,9 +11,11 @@ const reader = compile("reader.wasm");
 /** Pages of memory that the engine needs to start. */
 const PAGES = 32;
 
-/** A program as the daemon encodes it; the first module is the handler. */
+const KINDS = { cjs: "commonjs", json: "json" };
+
+/** A program as the daemon encodes it; the first module is the handler. A JSON file is a CommonJS module. */
 function encode(modules, links) {
-  const sources = Object.entries(modules);
+  const sources = Object.entries(modules).map(([name, source]) => [name, KINDS[name.split(".").pop()] ?? "module", source]);
   const fields = [sources[0][0], String(sources.length), ...sources.flat(), ...links.flat()];
   return Buffer.concat(fields.map(field));
 }
@@ -53,10 +55,13 @@ export function read(source, language = "t") {
   let blanked = source;
   let at = 0;
   // Sources of tests are ASCII, so a byte is a character.
-  for (const [, gap, length, first = " "] of report.matchAll(/^- (\d+) (\d+)(?: (.))?$/gm)) {
+  let shift = 0;
+  for (const [, gap, length, text = ""] of report.matchAll(/^- (\d+) (\d+)(?: (.*))?$/gm)) {
     const [from, to] = [at + Number(gap), at + Number(gap) + Number(length)];
-    const part = first + blanked.slice(from + 1, to).replace(/[^\n]/g, " ");
-    blanked = blanked.slice(0, from) + (blanked[from] === "\n" ? "\n" + part.slice(1) : part) + blanked.slice(to);
+    let written = text.length;
+    const rest = source.slice(from, to).replace(/[^\n]/g, () => (written-- > 0 ? "" : " "));
+    blanked = blanked.slice(0, from + shift) + text + rest + blanked.slice(to + shift);
+    shift += text.length + rest.length - (to - from);
     at = to;
   }
   return { verdict, blanked, lines: lines.filter((line) => !line.startsWith("- ")) };

@@ -125,6 +125,44 @@ export default () => { console.log(pad(double(rates.eur as Amount)), inner) };
     daemon.wait_for_line("what was imported", wrote("0042 inside"));
 }
 
+#[test]
+fn packages_in_common_js_and_enums_run() {
+    let fixture = Fixture::new();
+    write(
+        &fixture,
+        &[
+            ("package.json", "{}"),
+            (
+                "main.ts",
+                "import pad, { width } from 'pad';
+import { Level } from './level';
+class Line { constructor(private readonly level: Level) {} text() { return Level[this.level] } }
+export default () => { console.log(pad(new Line(Level.High).text()), width) };
+",
+            ),
+            ("level.ts", "export enum Level { Low = 1, High }\n"),
+            ("node_modules/pad/package.json", r#"{ "main": "lib" }"#),
+            (
+                "node_modules/pad/lib/index.js",
+                "'use strict';
+const { version } = require('../package.json');
+const { width } = require('./width');
+module.exports = function pad(text) { return text.padStart(width, '.') + (version || '') };
+module.exports.width = width;
+",
+            ),
+            (
+                "node_modules/pad/lib/width.js",
+                "if (process.env.NODE_ENV !== 'production') require('util');\nexports.width = 6;\n",
+            ),
+        ],
+    );
+    fixture.manifest("", &[topic("main", "main.ts", "")]);
+    let daemon = fixture.start();
+    push(&fixture, "main", "1", 0);
+    daemon.wait_for_line("what the package returns", wrote("..High 6"));
+}
+
 /// Each file is wrong in its own way. `duebox check` shows all of them.
 #[test]
 fn check_shows_the_file_the_line_and_the_remedy() {
@@ -134,10 +172,12 @@ fn check_shows_the_file_the_line_and_the_remedy() {
         ("node.ts", "import fs from 'node:fs';\nexport default () => fs;\n", "a module of Node"),
         ("absent.js", "\nimport './lacking.js';\nexport default () => {};\n", "absent.js:2:8"),
         (
-            "enum.ts",
-            "enum Colour { Red }\nexport default () => Colour.Red;\n",
-            "an enum is more than a type",
+            "namespace.ts",
+            "namespace Colour { export const red = 1 }\nexport default () => Colour.red;\n",
+            "a namespace is more than a type",
         ),
+        ("view.tsx", "export default () => <a/>;\n", "cannot be a file with JSX"),
+        ("old.cjs", "module.exports = () => {};\n", "cannot be a file with CommonJS"),
         ("top.js", "const a = null;\na.b;\nexport default () => {};\n", "top.js:2:"),
         ("none.js", "export const handle = () => {};\n", "exports no function as default"),
         ("endless.js", "for (;;) {}\nexport default () => {};\n", "timeout"),

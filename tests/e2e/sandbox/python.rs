@@ -290,6 +290,52 @@ def handle(order):
     daemon.wait_for_line("what was imported", wrote("0042 000x null"));
 }
 
+#[test]
+fn a_handler_imports_pure_packages_of_the_virtual_environment_that_the_manifest_names() {
+    let fixture = fixture();
+    write(
+        &fixture,
+        &[
+            ("venv/pyvenv.cfg", "version = 3.13.1\n"),
+            (
+                "venv/lib/python3.13/site-packages/slug/__init__.py",
+                "try:
+    from ._fast import slug
+except ImportError as error:
+    why = str(error)
+    def slug(text): return text.lower().replace(' ', '-')
+",
+            ),
+            ("venv/lib/python3.13/site-packages/slug/_fast.cpython-313-x86_64-linux-gnu.so", ""),
+            ("venv/lib/python3.13/site-packages/all_c/__init__.py", "from all_c import core\n"),
+            ("venv/lib/python3.13/site-packages/all_c/core.abi3.so", ""),
+            (
+                "handlers/main.py",
+                "from slug import slug, why\ndef handle(order): print(slug('A b'), why)\n",
+            ),
+            ("handlers/compiled.py", "\nimport all_c\ndef handle(order): pass\n"),
+        ],
+    );
+    let main = topic("main", "handlers/main.py", "");
+    let path = "python_path = \"venv\"";
+    fixture.manifest(path, std::slice::from_ref(&main));
+    let daemon = fixture.start();
+    push(&fixture, "main", "1", 0);
+    daemon.wait_for_line("what was imported", |line| {
+        is_handler_line(line)
+            && line.message().starts_with("a-b slug._fast is a compiled module (slug/_fast.cpython")
+    });
+    fixture.manifest(path, &[topic("compiled", "handlers/compiled.py", "")]);
+    let (code, text) = check(&fixture);
+    assert_eq!(code, Some(2), "{text}");
+    for part in ["all_c.core is a compiled module (all_c/core.abi3.so)", "compiled.py:2:1"] {
+        assert!(text.contains(part), "{part:?} is missing in: {text}");
+    }
+    fixture.manifest("python_path = \"absent\"", &[main]);
+    let (code, text) = check(&fixture);
+    assert!(code == Some(2) && text.contains("absent cannot be read"), "{text}");
+}
+
 /// Each file is wrong in its own way. `duebox check` shows all of them.
 #[test]
 fn check_shows_the_file_the_line_and_the_remedy() {

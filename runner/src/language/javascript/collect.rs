@@ -7,9 +7,9 @@ use super::super::error::SourceError;
 use super::super::position::Position;
 use super::super::sources::Sources;
 use super::blank;
-use super::program::Program;
-use super::reader::Reader;
-use super::resolve::{Folder, Resolved};
+use super::program::{Kind, Program, SourceFile};
+use super::reader::{Language, Reader};
+use super::resolve::{Folder, Resolved, Wanted};
 
 /// The program of a handler.
 pub(super) fn collect(
@@ -41,9 +41,9 @@ impl Collector<'_> {
                 continue;
             }
             let source = self.sources.read(&path)?;
-            let module = match path.extension().is_some_and(|extension| extension == "json") {
-                true => json(&name, &source)?,
-                false => self.parse(&name, &path, &source)?,
+            let module = match language(&name) {
+                Some(language) => self.parse(&name, &path, &source, language)?,
+                None => json(&name, &source)?,
             };
             self.program.modules.insert(name, module);
         }
@@ -51,9 +51,14 @@ impl Collector<'_> {
     }
 
     /// The module as JavaScript. Its imports are found too.
-    fn parse(&mut self, name: &str, path: &Path, source: &str) -> Result<String, SourceError> {
-        let is_typescript = path.extension().is_some_and(|it| it == "ts" || it == "mts");
-        let parsed = self.reader.read(source, is_typescript);
+    fn parse(
+        &mut self,
+        name: &str,
+        path: &Path,
+        source: &str,
+        language: Language,
+    ) -> Result<SourceFile, SourceError> {
+        let parsed = self.reader.read(source, language);
         let report =
             parsed.map_err(|reason| SourceError::Parser { file: name.to_owned(), reason })?;
         let refused = |offset, message: String| {
@@ -63,30 +68,49 @@ impl Collector<'_> {
         if let Some((offset, message)) = report.error {
             return Err(refused(offset, message));
         }
-        if report.is_script && name.contains("node_modules/") {
-            let message = "the file is a CommonJS module, which a handler cannot import; import the package's ES module, or bundle it into one file";
-            return Err(refused(0, message.to_owned()));
-        }
         for (offset, specifier) in report.imports {
-            match self.folder.resolve(path, &specifier, &mut self.sources.files) {
+            match self.folder.resolve(path, &specifier, Wanted::Import, &mut self.sources.files) {
                 Ok(Resolved::Sdk) => {}
-                Ok(Resolved::File(file)) => {
-                    let target = self.folder.name_of(&file);
-                    let link = (name.to_owned(), specifier);
-                    self.program.links.insert(link, target.clone());
-                    self.found.push_back((target, file));
-                }
+                Ok(Resolved::File(file)) => self.link(name, specifier, file),
                 Err(reason) => {
                     return Err(refused(offset, format!("cannot import {specifier:?}: {reason}")));
                 }
             }
         }
-        Ok(blank::apply(source, &report.blanks))
+        for specifier in report.requires {
+            let found =
+                self.folder.resolve(path, &specifier, Wanted::Require, &mut self.sources.files);
+            // A package may do without what is not there: `require` throws if it is called.
+            if let Ok(Resolved::File(file)) = found {
+                self.link(name, specifier, file);
+            }
+        }
+        let may_be_common_js = matches!(language, Language::CommonJs | Language::OfPackage);
+        let is_common_js = report.is_script && may_be_common_js;
+        let kind = if is_common_js { Kind::CommonJs } else { Kind::Module };
+        Ok(SourceFile { kind, source: blank::apply(source, &report.blanks) })
+    }
+
+    fn link(&mut self, name: &str, specifier: String, file: PathBuf) {
+        let target = self.folder.name_of(&file);
+        self.program.links.insert((name.to_owned(), specifier), target.clone());
+        self.found.push_back((target, file));
+    }
+}
+
+/// What a file is written in; `None` for JSON.
+fn language(name: &str) -> Option<Language> {
+    match Path::new(name).extension().and_then(|extension| extension.to_str()) {
+        Some("json") => None,
+        Some("ts" | "mts") => Some(Language::TypeScript),
+        Some("cjs") => Some(Language::CommonJs),
+        Some("js") if name.contains("node_modules/") => Some(Language::OfPackage),
+        _ => Some(Language::JavaScript),
     }
 }
 
 /// A JSON file as a module.
-fn json(name: &str, source: &str) -> Result<String, SourceError> {
+fn json(name: &str, source: &str) -> Result<SourceFile, SourceError> {
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(source) {
         let line_start = source.split_inclusive('\n').take(error.line().saturating_sub(1));
         let offset = line_start.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
@@ -94,5 +118,6 @@ fn json(name: &str, source: &str) -> Result<String, SourceError> {
         return Err(SourceError::Syntax { at, message: format!("not valid JSON: {error}") });
     }
     let literal = serde_json::Value::String(source.to_owned());
-    Ok(format!("export default JSON.parse({literal});"))
+    let source = format!("module.exports=JSON.parse({literal})");
+    Ok(SourceFile { kind: Kind::Json, source })
 }

@@ -4,12 +4,15 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::resolve::Wanted;
 use crate::regular_file;
 
 /// The longest `package.json` that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// Conditions of `exports` that hold for a handler, best first.
-const CONDITIONS: [&str; 3] = ["import", "module", "default"];
+/// Conditions of `exports` that hold for an import, best first.
+const IMPORTED: [&str; 4] = ["import", "module", "require", "default"];
+/// The same for a call of `require`.
+const REQUIRED: [&str; 2] = ["require", "default"];
 /// How deep conditions may be nested.
 const DEPTH_MAX: usize = 8;
 
@@ -23,49 +26,54 @@ pub(super) fn split(specifier: &str) -> (&str, &str) {
 }
 
 /// The file that a path in a package means, relative to its folder.
-pub(super) fn entry(manifest: &Path, subpath: &str) -> Result<String, String> {
+pub(super) fn entry(manifest: &Path, subpath: &str, wanted: Wanted) -> Result<String, String> {
     let invalid =
         |error: &dyn std::fmt::Display| format!("{} is invalid: {error}", manifest.display());
     let bytes = regular_file::read(manifest, BYTES_MAX).map_err(|error| invalid(&error))?;
     let package: Map<String, Value> =
         serde_json::from_slice(&bytes).map_err(|error| invalid(&error))?;
     if let Some(exports) = package.get("exports") {
-        let wanted = if subpath.is_empty() { ".".to_owned() } else { format!("./{subpath}") };
-        return exported(exports, &wanted)
-            .ok_or_else(|| format!("the package exports no {wanted} for ES modules"));
+        let path = if subpath.is_empty() { ".".to_owned() } else { format!("./{subpath}") };
+        return exported(exports, &path, wanted)
+            .ok_or_else(|| format!("the package exports no {path} that needs no Node"));
     }
     if !subpath.is_empty() {
         return Ok(subpath.to_owned());
     }
     let named = |key: &str| package.get(key).and_then(Value::as_str);
-    Ok(named("module").or_else(|| named("main")).unwrap_or("index.js").to_owned())
+    let module = named("module").filter(|_| wanted == Wanted::Import);
+    Ok(module.or_else(|| named("main")).unwrap_or("index.js").to_owned())
 }
 
-fn exported(exports: &Value, wanted: &str) -> Option<String> {
+fn exported(exports: &Value, path: &str, wanted: Wanted) -> Option<String> {
     match exports {
         Value::Object(paths) if paths.keys().any(|key| key.starts_with('.')) => {
-            if let Some(target) = paths.get(wanted) {
-                return target_of(target, DEPTH_MAX);
+            if let Some(target) = paths.get(path) {
+                return target_of(target, wanted, DEPTH_MAX);
             }
             paths.iter().find_map(|(pattern, target)| {
                 let (before, after) = pattern.split_once('*')?;
-                let part = wanted.strip_prefix(before)?.strip_suffix(after)?;
-                Some(target_of(target, DEPTH_MAX)?.replace('*', part))
+                let part = path.strip_prefix(before)?.strip_suffix(after)?;
+                Some(target_of(target, wanted, DEPTH_MAX)?.replace('*', part))
             })
         }
-        target if wanted == "." => target_of(target, DEPTH_MAX),
+        target if path == "." => target_of(target, wanted, DEPTH_MAX),
         _ => None,
     }
 }
 
-fn target_of(target: &Value, depth: usize) -> Option<String> {
+fn target_of(target: &Value, wanted: Wanted, depth: usize) -> Option<String> {
     let depth = depth.checked_sub(1)?;
+    let conditions = match wanted {
+        Wanted::Import => &IMPORTED[..],
+        Wanted::Require => &REQUIRED[..],
+    };
     match target {
         Value::String(path) => Some(path.clone()),
-        Value::Array(all) => all.iter().find_map(|target| target_of(target, depth)),
-        Value::Object(conditions) => {
-            let holds = CONDITIONS.iter().filter_map(|condition| conditions.get(*condition));
-            holds.into_iter().find_map(|target| target_of(target, depth))
+        Value::Array(all) => all.iter().find_map(|target| target_of(target, wanted, depth)),
+        Value::Object(targets) => {
+            let holds = conditions.iter().filter_map(|condition| targets.get(*condition));
+            holds.into_iter().find_map(|target| target_of(target, wanted, depth))
         }
         _ => None,
     }

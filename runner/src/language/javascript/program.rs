@@ -9,10 +9,24 @@ use super::super::sources::add_field;
 pub(super) struct Program {
     /// The name of the handler's own module.
     pub(super) entry: String,
-    /// Sources by name.
-    pub(super) modules: BTreeMap<String, String>,
+    /// Modules by name.
+    pub(super) modules: BTreeMap<String, SourceFile>,
     /// Names of modules by the importing module and the text of the import.
     pub(super) links: BTreeMap<(String, String), String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SourceFile {
+    pub(super) kind: Kind,
+    pub(super) source: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Module,
+    CommonJs,
+    /// A CommonJS module that exports nothing by name.
+    Json,
 }
 
 impl Program {
@@ -21,9 +35,14 @@ impl Program {
         let mut field = |text: &str| add_field(&mut bytes, text);
         field(&self.entry);
         field(&self.modules.len().to_string());
-        for (name, source) in &self.modules {
+        for (name, module) in &self.modules {
             field(name);
-            field(source);
+            field(match module.kind {
+                Kind::Module => "module",
+                Kind::CommonJs => "commonjs",
+                Kind::Json => "json",
+            });
+            field(&module.source);
         }
         for ((from, specifier), to) in &self.links {
             field(from);

@@ -12,6 +12,16 @@ static PARSER: Mutex<Option<Handler>> = Mutex::new(None);
 
 pub(super) struct Reader(Parser);
 
+/// What a file is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Language {
+    JavaScript,
+    TypeScript,
+    CommonJs,
+    /// A file of a package: a CommonJS module if it has neither import nor export.
+    OfPackage,
+}
+
 /// What a file contains.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceReport {
@@ -21,6 +31,8 @@ pub(super) struct SourceReport {
     pub(super) is_script: bool,
     /// Its imports, with their places.
     pub(super) imports: Vec<(usize, String)>,
+    /// What it requires, if it is a CommonJS module.
+    pub(super) requires: Vec<String>,
     pub(super) blanks: Vec<Blank>,
 }
 
@@ -41,8 +53,13 @@ impl Reader {
     }
 
     /// Parses a file, or says why that is not possible.
-    pub(super) fn read(&self, source: &str, is_typescript: bool) -> Result<SourceReport, String> {
-        let language = if is_typescript { "t" } else { "j" };
+    pub(super) fn read(&self, source: &str, language: Language) -> Result<SourceReport, String> {
+        let language = match language {
+            Language::JavaScript => "j",
+            Language::TypeScript => "t",
+            Language::CommonJs => "c",
+            Language::OfPackage => "p",
+        };
         let lines = self.0.run([language, source].concat())?;
         Ok(SourceReport::parse(&lines))
     }
@@ -59,12 +76,12 @@ impl SourceReport {
                 "error" => report.error = Some((number(first), rest.to_owned())),
                 "script" => report.is_script = true,
                 "import" => report.imports.push((number(first), rest.to_owned())),
+                "require" => report.requires.push(rest.to_owned()),
                 "-" => {
-                    let (length, first_char) = rest.split_once(' ').unwrap_or((rest, " "));
+                    let (length, text) = rest.split_once(' ').unwrap_or((rest, ""));
                     let start = usize::saturating_add(at, number(first));
                     at = start.saturating_add(number(length));
-                    let first = first_char.chars().next().unwrap_or(' ');
-                    report.blanks.push(Blank { start, end: at, first });
+                    report.blanks.push(Blank { start, end: at, text: text.to_owned() });
                 }
                 _ => {}
             }
@@ -79,11 +96,15 @@ mod tests {
 
     #[test]
     fn a_report_is_read_line_by_line() {
-        let report = SourceReport::parse("script\nimport 7 ./a b\n- 1 3 ;\n- 1 1\n");
-        let blanks =
-            vec![Blank { start: 1, end: 4, first: ';' }, Blank { start: 5, end: 6, first: ' ' }];
-        let imports = vec![(7, "./a b".to_owned())];
-        assert_eq!(report, SourceReport { error: None, is_script: true, imports, blanks });
+        let report =
+            SourceReport::parse("script\nimport 7 ./a b\nrequire 9 c\n- 1 3 (a b)\n- 1 1\n");
+        let blank = |start, end, text: &str| Blank { start, end, text: text.to_owned() };
+        let blanks = vec![blank(1, 4, "(a b)"), blank(5, 6, "")];
+        let (imports, requires) = (vec![(7, "./a b".to_owned())], vec!["c".to_owned()]);
+        assert_eq!(
+            report,
+            SourceReport { error: None, is_script: true, imports, requires, blanks }
+        );
         let report = SourceReport::parse("error 3 Unexpected token\n");
         assert_eq!(report.error, Some((3, "Unexpected token".to_owned())));
     }

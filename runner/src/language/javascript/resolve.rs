@@ -12,7 +12,7 @@ use crate::regular_file::fingerprint;
 /// The module that the engine provides.
 const SDK: &str = "duebox";
 /// What may be missing at the end of a path.
-const EXTENSIONS: [&str; 5] = ["ts", "mts", "js", "mjs", "json"];
+const EXTENSIONS: [&str; 6] = ["ts", "mts", "js", "mjs", "cjs", "json"];
 /// Some of Node's modules, which have no prefix.
 const NODE: [&str; 20] = [
     "assert",
@@ -42,6 +42,13 @@ pub(super) struct Folder {
     path: PathBuf,
     /// Without links.
     real: Option<PathBuf>,
+}
+
+/// How a file is asked for: a package may have one for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Import,
+    Require,
 }
 
 /// What an import means.
@@ -74,6 +81,7 @@ impl Folder {
         &self,
         from: &Path,
         specifier: &str,
+        wanted: Wanted,
         looked_at: &mut Files,
     ) -> Result<Resolved, String> {
         if specifier == SDK {
@@ -83,27 +91,42 @@ impl Folder {
             return Err("it is a module of Node, which a handler does not have".to_owned());
         }
         let folder = from.parent().unwrap_or(Path::new("."));
-        if specifier.starts_with("./") || specifier.starts_with("../") {
-            let wanted = normal(&folder.join(specifier));
-            return self.file(&wanted, looked_at).map(Resolved::File);
+        if specifier.starts_with("./")
+            || specifier.starts_with("../")
+            || [".", ".."].contains(&specifier)
+        {
+            let path = normal(&folder.join(specifier));
+            return self.file(&path, wanted, looked_at).map(Resolved::File);
         }
         if specifier.starts_with(['/', '#', '.']) || specifier.contains(':') {
             return Err("an import is a relative path (./…) or the name of a package".to_owned());
         }
-        self.package(folder, specifier, looked_at).map(Resolved::File)
+        self.package(folder, specifier, wanted, looked_at).map(Resolved::File)
     }
 
     /// The file at a path, which may lack its extension.
-    fn file(&self, wanted: &Path, looked_at: &mut Files) -> Result<PathBuf, String> {
-        let candidates = candidates(wanted);
-        for path in &candidates {
-            if path.is_file() {
-                return self.check(path);
+    fn file(&self, path: &Path, wanted: Wanted, looked_at: &mut Files) -> Result<PathBuf, String> {
+        let is_jsx = path.extension().is_some_and(|it| it == "tsx" || it == "jsx");
+        if is_jsx && path.is_file() {
+            return Err("it is a file with JSX, which a handler does not have".to_owned());
+        }
+        let candidates = candidates(path);
+        if let Some(found) = candidates.iter().find(|path| path.is_file()) {
+            return self.check(found);
+        }
+        // A folder in a package may name its main file.
+        let manifest = path.join("package.json");
+        if self.name_of(path).contains("node_modules/") && manifest.is_file() {
+            looked_at.insert(manifest.clone(), fingerprint(&manifest));
+            self.check(&manifest)?;
+            let main = normal(&path.join(package::entry(&manifest, "", wanted)?));
+            if let Some(found) = self::candidates(&main).iter().find(|path| path.is_file()) {
+                return self.check(found);
             }
         }
         // Where it may appear.
         looked_at.extend(candidates.into_iter().map(|path| (path.clone(), fingerprint(&path))));
-        Err(format!("there is no file {}", self.name_of(wanted)))
+        Err(format!("there is no file {}", self.name_of(path)))
     }
 
     /// A file of a package in `node_modules`, of this folder or one above it.
@@ -111,6 +134,7 @@ impl Folder {
         &self,
         from: &Path,
         specifier: &str,
+        wanted: Wanted,
         looked_at: &mut Files,
     ) -> Result<PathBuf, String> {
         let (name, subpath) = package::split(specifier);
@@ -120,8 +144,8 @@ impl Folder {
             if manifest.is_file() {
                 looked_at.insert(manifest.clone(), fingerprint(&manifest));
                 self.check(&manifest)?;
-                let inside = package::entry(&manifest, subpath)?;
-                return self.file(&normal(&package.join(inside)), looked_at);
+                let inside = package::entry(&manifest, subpath, wanted)?;
+                return self.file(&normal(&package.join(inside)), wanted, looked_at);
             }
         }
         let manifest = self.path.join("node_modules").join(name).join("package.json");
@@ -193,7 +217,9 @@ mod tests {
     fn resolve(folder: &Path, from: &str, specifier: &str) -> Result<String, String> {
         let handler = folder.join("project/handlers/close.ts");
         let project = Folder::of(&handler);
-        match project.resolve(&folder.join("project").join(from), specifier, &mut Files::new())? {
+        let from = folder.join("project").join(from);
+        let wanted = if specifier.contains("dual") { Wanted::Require } else { Wanted::Import };
+        match project.resolve(&from, specifier, wanted, &mut Files::new())? {
             Resolved::Sdk => Ok("the SDK".to_owned()),
             Resolved::File(file) => Ok(project.name_of(&file)),
         }
@@ -218,6 +244,10 @@ mod tests {
                 "project/node_modules/@scope/new/package.json",
                 r#"{"exports":{".":{"require":"./no.cjs","import":{"default":"./yes.js"}},"./sub/*":"./lib/*.js"}}"#,
             ),
+            ("project/node_modules/dual/package.json", r#"{"module":"m.mjs","main":"./lib"}"#),
+            ("project/node_modules/dual/lib/package.json", r#"{"main":"main.cjs"}"#),
+            ("project/node_modules/dual/lib/main.cjs", ""),
+            ("project/lib/view.tsx", ""),
             ("project/node_modules/@scope/new/yes.js", ""),
             ("project/node_modules/@scope/new/lib/a.js", ""),
         ] {
@@ -239,6 +269,7 @@ mod tests {
             ("../lib/rates.json", "lib/rates.json"),
             ("../lib", "lib/index.js"),
             ("plain", "node_modules/plain/dist/plain.mjs"),
+            ("dual", "node_modules/dual/lib/main.cjs"),
             ("@scope/new", "node_modules/@scope/new/yes.js"),
             ("@scope/new/sub/a", "node_modules/@scope/new/lib/a.js"),
         ] {
@@ -254,6 +285,7 @@ mod tests {
         std::os::unix::fs::symlink("../../secret.json", link).unwrap();
         for (specifier, wanted) in [
             ("../lib/none", "there is no file lib/none"),
+            ("../lib/view.tsx", "a file with JSX"),
             ("../../secret.json", "it is outside of"),
             ("../lib/link.json", "it is outside of"),
             ("/etc/passwd", "an import is a relative path"),

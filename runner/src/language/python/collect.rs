@@ -9,6 +9,7 @@ use std::path::Path;
 use super::super::error::SourceError;
 use super::super::position::Position;
 use super::super::sources::Sources;
+use super::packages;
 use super::program::{Module, Program};
 use super::reader::{Import, Reader};
 use super::resolve::{Folder, Found};
@@ -19,7 +20,8 @@ pub(super) fn collect(
     handler: &Path,
     sources: &mut Sources,
 ) -> Result<Program, SourceError> {
-    let (folder, program) = (Folder::of(handler), Program::default());
+    let folder = Folder::of(handler, packages::folder(sources)?);
+    let program = Program::default();
     let mut collector = Collector { reader, folder, program, sources, found: VecDeque::new() };
     collector.run(handler)?;
     Ok(collector.program)
@@ -61,6 +63,12 @@ impl Collector<'_> {
                 self.program.modules.insert(name, module);
                 return Ok(());
             }
+            Found::Compiled(path) => {
+                let file = self.folder.name_of(&path);
+                let module = Module { source: refusal(&name, &file), file, is_package: false };
+                self.program.modules.insert(name, module);
+                return Ok(());
+            }
         };
         let file = self.folder.name_of(&path);
         let source = self.sources.read(&path)?;
@@ -76,6 +84,16 @@ impl Collector<'_> {
         self.program.modules.insert(name, Module { file, is_package, source });
         Ok(())
     }
+}
+
+/// In place of a compiled module: a package may do without it, as it does where none was built.
+fn refusal(name: &str, file: &str) -> String {
+    let text = format!(
+        "{name} is a compiled module ({file}), which a Duebox handler cannot load; take a package in pure Python"
+    );
+    // A text in JSON is one in Python.
+    let text = serde_json::Value::String(text);
+    format!("raise ImportError({text})\n")
 }
 
 /// The package that contains a module.

@@ -1,12 +1,13 @@
 //! From the name of a module to its file.
 //!
 //! Invariant: a handler reads files of one folder only, through links too: of the nearest folder above it that has a
-//! `pyproject.toml`, or of its own. So it cannot import what does not belong to its project, such as another topic's
-//! secrets.
+//! `pyproject.toml`, or of its own; and packages that the manifest names. So it cannot import what does not belong to
+//! its project, such as another topic's secrets.
 
 use std::path::{Path, PathBuf};
 
 use super::super::sources::Sources;
+use super::packages;
 
 /// The folder of packages next to a handler, or in its project.
 const VENDOR: &str = "vendor";
@@ -18,8 +19,10 @@ pub(super) struct Folder {
     path: PathBuf,
     /// Where imports are looked for, in this order.
     roots: Vec<PathBuf>,
-    /// Without links.
-    real: Option<PathBuf>,
+    /// The packages that the manifest names.
+    packages: Option<PathBuf>,
+    /// Both folders without links.
+    real: Vec<PathBuf>,
 }
 
 /// The file of a module.
@@ -30,11 +33,13 @@ pub(super) enum Found {
     Package(PathBuf),
     /// A package that is only a folder.
     Namespace(PathBuf),
+    /// A compiled module, which cannot be imported.
+    Compiled(PathBuf),
 }
 
 impl Folder {
-    /// The folder of a handler.
-    pub(super) fn of(handler: &Path) -> Self {
+    /// The folder of a handler, with the packages that the manifest names.
+    pub(super) fn of(handler: &Path, packages: Option<PathBuf>) -> Self {
         let own = match handler.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -46,12 +51,17 @@ impl Folder {
         if path != own {
             roots.extend([path.clone(), path.join(VENDOR)]);
         }
-        Self { real: path.canonicalize().ok(), roots, path }
+        roots.extend(packages.clone());
+        let folders = [Some(&path), packages.as_ref()].into_iter().flatten();
+        let real = folders.filter_map(|folder| folder.canonicalize().ok()).collect();
+        Self { path, roots, packages, real }
     }
 
-    /// The name of a file in traces: its path in the folder.
+    /// The name of a file in traces: its path in the folder, or among the packages.
     pub(super) fn name_of(&self, file: &Path) -> String {
-        file.strip_prefix(&self.path).unwrap_or(file).to_string_lossy().into_owned()
+        let package = self.packages.as_ref().and_then(|folder| file.strip_prefix(folder).ok());
+        let name = package.unwrap_or_else(|| file.strip_prefix(&self.path).unwrap_or(file));
+        name.to_string_lossy().into_owned()
     }
 
     /// The file of a module, from its name with dots: next to the handler, in `vendor`, or there in the project.
@@ -64,7 +74,7 @@ impl Folder {
         let bases: Vec<PathBuf> = self.roots.iter().map(|root| root.join(&path)).collect();
         let found = bases.iter().find_map(|base| self.at(base, sources));
         // A folder is a package only if nothing else has the name.
-        found.or_else(|| {
+        found.or_else(|| bases.iter().find_map(|base| self.compiled_at(base))).or_else(|| {
             let folder = bases.into_iter().find(|base| base.is_dir() && self.owns(base));
             folder.map(Found::Namespace)
         })
@@ -82,10 +92,15 @@ impl Folder {
         (module.is_file() && self.owns(&module)).then_some(Found::Module(module))
     }
 
-    /// Whether a file is in the folder, through links too.
+    fn compiled_at(&self, base: &Path) -> Option<Found> {
+        let found = packages::compiled(base.parent()?, base.file_name()?.to_str()?)?;
+        self.owns(&found).then_some(Found::Compiled(found))
+    }
+
+    /// Whether a file is in one of the folders, through links too.
     fn owns(&self, file: &Path) -> bool {
         let real = file.canonicalize();
-        real.is_ok_and(|real| self.real.as_ref().is_some_and(|folder| real.starts_with(folder)))
+        real.is_ok_and(|real| self.real.iter().any(|folder| real.starts_with(folder)))
     }
 }
 
@@ -96,11 +111,13 @@ mod tests {
     use super::*;
 
     fn find(folder: &Path, module: &str) -> Option<String> {
-        let own = Folder::of(&folder.join("handlers/report.py"));
+        let packages = folder.join("site-packages");
+        let own = Folder::of(&folder.join("handlers/report.py"), Some(packages));
         match own.find(module, &mut Sources::new(1))? {
             Found::Module(path) => Some(own.name_of(&path)),
             Found::Package(path) => Some(format!("package {}", own.name_of(&path))),
             Found::Namespace(path) => Some(format!("folder {}", own.name_of(&path))),
+            Found::Compiled(path) => Some(format!("compiled {}", own.name_of(&path))),
         }
     }
 
@@ -117,12 +134,17 @@ mod tests {
             "handlers/vendor/money.py",
             "handlers/vendor/pad/__init__.py",
             "handlers/vendor/single.py",
+            "site-packages/single.py",
+            "site-packages/slug/__init__.py",
+            "site-packages/slug/_fast.cpython-313-x86_64-linux-gnu.so",
         ] {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        std::os::unix::fs::symlink("../secret.py", folder.path().join("handlers/link.py")).unwrap();
+        for link in ["handlers/link.py", "site-packages/leak.py"] {
+            std::os::unix::fs::symlink("../secret.py", folder.path().join(link)).unwrap();
+        }
         for (module, wanted) in [
             ("money", Some("money.py")),
             ("lib", Some("package lib/__init__.py")),
@@ -131,6 +153,10 @@ mod tests {
             ("plain.a", Some("plain/a.py")),
             ("pad", Some("package vendor/pad/__init__.py")),
             ("single", Some("vendor/single.py")),
+            ("slug", Some("package slug/__init__.py")),
+            ("slug._fast", Some("compiled slug/_fast.cpython-313-x86_64-linux-gnu.so")),
+            ("slug.absent", None),
+            ("leak", None),
             ("secret", None),
             ("link", None),
             ("json", None),

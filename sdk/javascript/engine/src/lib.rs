@@ -5,8 +5,10 @@
 //! memory; `handle` runs one job.
 
 mod clock;
+mod commonjs;
 mod digests;
 mod host;
+mod json;
 mod program;
 mod runtime;
 

@@ -7,7 +7,7 @@ use rquickjs::{
 };
 
 use crate::program::{Program, SDK};
-use crate::{clock, host};
+use crate::{clock, host, json};
 
 /// The JavaScript stack, in bytes: a program that recurses deeper gets a RangeError. It is less than the stack of
 /// the module (`build.rs`), because functions of the engine itself need some too.
@@ -63,7 +63,15 @@ impl Runtime {
         let entry = context.with(|ctx| {
             let started = start(&ctx, &name).catch(&ctx);
             started.map_err(|error| host::describe(&error))
-        })?;
+        });
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(text) => {
+                // The loader may hold functions of the context, whose end would abort. The instance ends anyway.
+                std::mem::forget((context, runtime));
+                return Err(text);
+            }
+        };
         runtime.run_gc();
         Ok(Self { context, entry })
     }
@@ -144,7 +152,7 @@ fn payload<'js>(
     if text.is_empty() {
         return Ok(Ok(Value::new_undefined(ctx.clone())));
     }
-    match ctx.json_parse(text).catch(ctx) {
+    match json::parse(ctx, text).catch(ctx) {
         Ok(value) => Ok(Ok(value)),
         Err(CaughtError::Exception(exception)) if !host::is_out_of_memory(&exception) => {
             Ok(Err(exception.message().unwrap_or_default()))

@@ -1,11 +1,21 @@
-//! The parts of a file that are replaced by blanks.
+//! The parts of a file that are replaced: types by blanks, enums and the like by JavaScript.
+
+use std::borrow::Cow;
 
 use oxc_span::Span;
 
-/// Parts in any order. A part may contain another one.
+/// Parts in any order. A part may contain another one, which is then ignored.
 pub(crate) struct Blanks<'a> {
     source: &'a str,
-    parts: Vec<(u32, u32, u8)>,
+    parts: Vec<Part>,
+}
+
+/// A part, and the text in its place. Blanks follow the text, up to the length of the part; line breaks stay.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) text: Cow<'static, str>,
 }
 
 impl<'a> Blanks<'a> {
@@ -16,8 +26,13 @@ impl<'a> Blanks<'a> {
     /// Blanks a part of an expression or a declaration.
     pub(crate) fn add(&mut self, start: u32, end: u32) {
         if start < end {
-            self.parts.push((start, end, b' '));
+            self.replace(start, end, "");
         }
+    }
+
+    /// Replaces a part by a text without line breaks, or inserts the text if the part is empty.
+    pub(crate) fn replace(&mut self, start: u32, end: u32, text: impl Into<Cow<'static, str>>) {
+        self.parts.push(Part { start, end, text: text.into() });
     }
 
     pub(crate) fn add_span(&mut self, span: Span) {
@@ -28,14 +43,14 @@ impl<'a> Blanks<'a> {
     /// statement before.
     pub(crate) fn add_statement(&mut self, start: u32, end: u32) {
         if start < end {
-            self.parts.push((start, end, b';'));
+            self.replace(start, end, ";");
         }
     }
 
     /// Moves a closing parenthesis to the end of the type behind it, and blanks the rest.
     pub(crate) fn move_parenthesis(&mut self, from: u32, end: u32) {
         self.add(from, end - 1);
-        self.parts.push((end - 1, end, b')'));
+        self.replace(end - 1, end, ")");
     }
 
     /// Whether a part goes over several lines.
@@ -84,13 +99,14 @@ impl<'a> Blanks<'a> {
     }
 
     /// The parts in ascending order, without those inside another one.
-    pub(crate) fn sorted(&self) -> Vec<(u32, u32, u8)> {
+    pub(crate) fn sorted(&self) -> Vec<Part> {
         let mut parts = self.parts.clone();
-        parts.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
-        let mut sorted: Vec<(u32, u32, u8)> = Vec::with_capacity(parts.len());
+        // Before a part that begins where a text is inserted, the text.
+        parts.sort_by_key(|part| (part.start, part.start != part.end, std::cmp::Reverse(part.end)));
+        let mut sorted: Vec<Part> = Vec::with_capacity(parts.len());
         for part in parts {
             match sorted.last_mut() {
-                Some(last) if part.0 < last.1 => last.1 = last.1.max(part.1),
+                Some(last) if part.start < last.end => last.end = last.end.max(part.end),
                 _ => sorted.push(part),
             }
         }

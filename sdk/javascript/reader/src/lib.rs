@@ -1,8 +1,10 @@
-//! Reads one file of JavaScript or TypeScript, as a handler module: the payload is the language (`j` or `t`) and
-//! the source, the result is what [`report`] writes. It runs in the sandbox, because a parser of hostile sources
-//! does not belong into the daemon.
+//! Reads one file of JavaScript or TypeScript, as a handler module: the payload is the language and the source, the
+//! result is what [`report`] writes. The language is `j`, `t`, `c` (CommonJS) or `p` (a file of a package, which
+//! may be either). It runs in the sandbox, because a parser of hostile sources does not belong into the daemon.
 
 mod blank;
+mod enums;
+mod properties;
 mod report;
 mod types;
 

@@ -4,8 +4,9 @@
 //! error OFFSET MESSAGE       the file is refused; nothing else follows
 //! script                     it has neither import nor export
 //! import OFFSET SPECIFIER    a module that it imports, once for each specifier
-//! - GAP LENGTH FIRST         bytes to replace by blanks: how many after the part before, and how long. FIRST
-//!                            replaces the first one, if it is written
+//! require OFFSET SPECIFIER   a module that a CommonJS module requires, once for each specifier
+//! - GAP LENGTH TEXT          bytes to replace by blanks: how many after the part before, and how long. TEXT
+//!                            replaces the first ones, if it is written, and may be longer than they are
 //! ```
 //!
 //! Offsets are in bytes. A specifier is as JSON would escape a line break: none has one.
@@ -17,6 +18,7 @@ use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
 
+use crate::blank::Part;
 use crate::types::{Found, Refusal};
 
 /// Reads a file: its language and its source.
@@ -25,10 +27,18 @@ pub fn read(payload: &[u8]) -> String {
     let Ok(source) = std::str::from_utf8(source) else { return error(0, "it is not UTF-8") };
     let kind = match language {
         b't' => SourceType::ts().with_module(true),
+        b'c' => SourceType::cjs(),
+        b'p' => SourceType::unambiguous(),
         _ => SourceType::mjs(),
     };
     let allocator = Allocator::default();
-    let parsed = Parser::new(&allocator, source, kind).parse();
+    let mut parsed = Parser::new(&allocator, source, kind).parse();
+    if *language == b'p'
+        && !parsed.module_record.has_module_syntax
+        && parsed.diagnostics.has_errors()
+    {
+        parsed = Parser::new(&allocator, source, SourceType::cjs()).parse();
+    }
     if let Some(problem) = parsed.diagnostics.errors().next() {
         let offset = problem.labels.first().map_or(0, |label| label.offset());
         return error(offset, &problem.message);
@@ -48,22 +58,30 @@ fn write(found: &Found<'_>, is_module: bool) -> String {
     if !is_module {
         lines.push_str("script\n");
     }
-    let mut written = BTreeSet::new();
-    for (specifier, offset) in &found.imports {
-        if written.insert(specifier) && !specifier.contains('\n') {
-            // Writing to a String does not fail.
-            let _ = writeln!(lines, "import {offset} {specifier}");
-        }
+    write_specifiers(&mut lines, "import", &found.imports);
+    if !is_module {
+        write_specifiers(&mut lines, "require", &found.requires);
     }
     // As short as possible: a result has at most 64 KiB.
     let mut at = 0;
-    for (start, end, first) in found.blanks.sorted() {
+    for Part { start, end, text } in found.blanks.sorted() {
         let (gap, length) = (start - at, end - start);
-        let _ = match first {
-            b' ' => writeln!(lines, "- {gap} {length}"),
-            first => writeln!(lines, "- {gap} {length} {}", char::from(first)),
+        // Writing to a String does not fail.
+        let _ = match text.as_ref() {
+            "" => writeln!(lines, "- {gap} {length}"),
+            text => writeln!(lines, "- {gap} {length} {text}"),
         };
         at = end;
     }
     lines
+}
+
+fn write_specifiers(lines: &mut String, word: &str, specifiers: &[(String, u32)]) {
+    let mut written = BTreeSet::new();
+    for (specifier, offset) in specifiers {
+        if written.insert(specifier) && !specifier.contains('\n') {
+            // Writing to a String does not fail.
+            let _ = writeln!(lines, "{word} {offset} {specifier}");
+        }
+    }
 }

@@ -8,9 +8,10 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
 
 use crate::blank::Blanks;
+use crate::enums::Members;
 
 /// Modifiers of class members that are types only.
-const MODIFIERS: [&str; 7] =
+pub(crate) const MODIFIERS: [&str; 7] =
     ["public", "private", "protected", "readonly", "override", "abstract", "declare"];
 
 /// What a file contains.
@@ -18,6 +19,12 @@ pub(crate) struct Found<'a> {
     pub(crate) blanks: Blanks<'a>,
     /// The specifiers of its imports with their offsets.
     pub(crate) imports: Vec<(String, u32)>,
+    /// The same of its calls of `require`.
+    pub(crate) requires: Vec<(String, u32)>,
+    /// The enum whose members are visited.
+    pub(crate) members: Option<Members>,
+    /// Names of enums that are exported already: a second declaration adds members to the first.
+    pub(crate) exported: BTreeSet<String>,
     refusal: Option<Refusal>,
     /// The ends of statements. A semicolon is written where the type before one is blanked.
     ends: BTreeSet<u32>,
@@ -41,6 +48,9 @@ impl<'a> Found<'a> {
         let mut found = Self {
             blanks: Blanks::new(source),
             imports: Vec::new(),
+            requires: Vec::new(),
+            members: None,
+            exported: BTreeSet::new(),
             refusal: None,
             ends: BTreeSet::new(),
             values: BTreeSet::new(),
@@ -57,7 +67,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn refuse(&mut self, span: Span, text: &str) {
+    pub(crate) fn refuse(&mut self, span: Span, text: &str) {
         if self.refusal.is_none() {
             self.refusal = Some(Refusal { offset: span.start, text: text.to_owned() });
         }
@@ -157,7 +167,36 @@ impl<'a> Visit<'a> for Found<'a> {
     }
 
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
-        self.values.insert(it.name.to_string());
+        if !self.qualify_member(it) {
+            self.values.insert(it.name.to_string());
+        }
+    }
+
+    fn visit_export_declaration(&mut self, it: &ExportDeclaration<'a>) {
+        self.add_exported_enum(it);
+        walk::walk_export_declaration(self, it);
+    }
+
+    fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
+        if let (Expression::Identifier(callee), [Argument::StringLiteral(source)]) =
+            (&it.callee, &it.arguments[..])
+            && callee.name == "require"
+        {
+            self.requires.push((source.value.to_string(), source.span.start));
+        }
+        walk::walk_call_expression(self, it);
+    }
+
+    /// As bundlers do: the only variable that packages for browsers read.
+    fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {
+        if let Expression::StaticMemberExpression(env) = &it.object
+            && let Expression::Identifier(process) = &env.object
+            && (process.name == "process" && env.property.name == "env")
+            && it.property.name == "NODE_ENV"
+        {
+            return self.blanks.replace(it.span.start, it.span.end, "\"production\"");
+        }
+        walk::walk_static_member_expression(self, it);
     }
 
     fn visit_export_from_declaration(&mut self, it: &ExportFromDeclaration<'a>) {
@@ -255,9 +294,8 @@ impl<'a> Visit<'a> for Found<'a> {
     }
 
     fn visit_formal_parameter(&mut self, it: &FormalParameter<'a>) {
-        if it.accessibility.is_some() || it.readonly || it.r#override {
-            self.refuse(it.span, "a parameter that declares a property is more than a type; declare the property in the class and assign it in the constructor");
-        }
+        // Properties that are declared here are added by `add_properties`.
+        self.blanks.add_words(it.span.start, it.pattern.span().start, &MODIFIERS);
         if it.optional {
             let name_end = it.pattern.span().end;
             let marks_end = it.type_annotation.as_ref().map_or(name_end + 1, |it| it.span.start);
@@ -284,6 +322,7 @@ impl<'a> Visit<'a> for Found<'a> {
         self.visit_decorators(&it.decorators);
         it.type_parameters.iter().for_each(|it| self.visit_ts_type_parameter_declaration(it));
         it.heritage.iter().for_each(|it| self.visit_class_heritage(it));
+        self.add_properties(it);
         self.visit_class_body(&it.body);
     }
 
@@ -322,10 +361,7 @@ impl<'a> Visit<'a> for Found<'a> {
     }
 
     fn visit_ts_enum_declaration(&mut self, it: &TSEnumDeclaration<'a>) {
-        self.refuse(
-            it.span,
-            "an enum is more than a type; write `const Color = { Red: 0 } as const`",
-        );
+        self.add_enum(it);
     }
 
     fn visit_ts_namespace_declaration(&mut self, it: &TSNamespaceDeclaration<'a>) {

@@ -1,6 +1,8 @@
 //! The conformance of the SDKs and the real handlers, as compiled modules in the real sandbox. One
 //! test binary, so that it links once.
 
+/// What passes between the daemon and source handlers.
+mod bridges;
 /// Every SDK passes every case of `cases/`.
 mod conformance;
 /// The modules in the documents.

@@ -1,0 +1,46 @@
+//! What a further topic of a source language costs a process that serves one already: resident memory, with one job
+//! run on each topic.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use duebox::language::SourceHandler;
+use duebox_job::Outcome;
+use duebox_sandbox::{Grants, Handler, HostServices, Instances, Interrupt, Limits, Sandbox};
+
+use crate::machine::resident_bytes;
+use crate::sandbox::{DiscardLog, job};
+
+/// Topics that are added.
+const TOPICS: usize = 6;
+
+/// MB of resident memory that each further topic takes.
+pub(crate) fn resident_mb(sandbox: &Sandbox, handler: &Path) -> anyhow::Result<f64> {
+    let folder = tempfile::tempdir().context("cannot create a directory for the sources")?;
+    let source = std::fs::read_to_string(handler)
+        .with_context(|| format!("cannot read {}", handler.display()))?;
+    let ending = handler.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let topic = |number: usize| {
+        // Another program each: its memory is shared with no other.
+        let path = folder.path().join(format!("topic{number}.{ending}"));
+        std::fs::write(&path, &source)?;
+        let instances = Instances { snapshot: true, jobs_each: 1 };
+        let limits = Limits { instances, ..Limits::default() };
+        let program = SourceHandler::read(sandbox, &path, &limits)?;
+        let handler = program.load(sandbox, limits, Grants::default())?;
+        let services = Arc::new(HostServices::with_logs(Arc::new(DiscardLog)));
+        let run = handler.run(job(Bytes::from_static(b"{}"))?, Interrupt::new(), services);
+        let report = runtime.block_on(run);
+        ensure!(report.outcome == Outcome::Acked, "a job was not acked: {:?}", report.outcome);
+        anyhow::Ok(handler)
+    };
+    let first = topic(0)?;
+    let before = resident_bytes(std::process::id())?;
+    let further = (1..=TOPICS).map(topic).collect::<anyhow::Result<Vec<Handler>>>()?;
+    let after = resident_bytes(std::process::id())?;
+    drop((first, further));
+    Ok((after.saturating_sub(before)) as f64 / 1e6 / TOPICS as f64)
+}
