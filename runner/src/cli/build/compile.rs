@@ -69,8 +69,8 @@ fn library(messages: &str) -> Option<PathBuf> {
         let kinds = message["target"]["crate_types"].as_array()?;
         let is_library =
             message["reason"] == "compiler-artifact" && kinds.iter().any(|kind| kind == "cdylib");
-        let files = message["filenames"].as_array()?.iter().filter_map(Value::as_str);
-        let module = files.filter(|file| file.ends_with(".wasm")).next_back().map(PathBuf::from);
+        let mut files = message["filenames"].as_array()?.iter().filter_map(Value::as_str);
+        let module = files.rfind(|file| file.ends_with(".wasm")).map(PathBuf::from);
         module.filter(|_| is_library)
     };
     messages.lines().filter_map(read).next_back()
