@@ -47,7 +47,8 @@ pub enum SmokeError {
     },
     /// A case ends with the expected verdict, but with another content.
     #[error(
-        "smoke case {case} of {cases}, payload {payload:?}, should have {what} {expected:?} and has {found:?}{log}"
+        "smoke case {case} of {cases}, payload {payload:?}, should have {} {:?} and has {:?}{log}",
+        .difference.what, .difference.expected, .difference.found
     )]
     Content {
         /// The number of the case, from 1.
@@ -56,12 +57,8 @@ pub enum SmokeError {
         cases: usize,
         /// The start of its payload.
         payload: String,
-        /// The key of the case.
-        what: &'static str,
-        /// What the case expects.
-        expected: String,
-        /// What came.
-        found: String,
+        /// The first difference, shortened.
+        difference: Box<Difference>,
         /// The end of its log as a clause; may be empty.
         log: String,
     },
@@ -155,7 +152,8 @@ fn refusal(
     let Difference { what, expected, found } = difference;
     if what != "expect" {
         let (expected, found) = (shorten(&expected).to_owned(), shorten(&found).to_owned());
-        return SmokeError::Content { case, cases, payload, what, expected, found, log };
+        let difference = Box::new(Difference { what, expected, found });
+        return SmokeError::Content { case, cases, payload, difference, log };
     }
     let with = |what: &str, reason: &str| match reason {
         "" => what.to_owned(),

@@ -52,7 +52,7 @@ pub(super) fn find<'m>(
         if only.is_some_and(|only| only != name) {
             continue;
         }
-        let mut suite = Suite { name: name.clone(), topic: *topic, files: Vec::new() };
+        let mut suite = Suite { name: name.clone(), topic, files: Vec::new() };
         for path in files_of(topic)? {
             let file = CaseFile::load(&path, environment)?;
             check_topic(&file, &all)?;
