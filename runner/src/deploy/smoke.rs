@@ -47,7 +47,8 @@ pub enum SmokeError {
     },
     /// A case ends with the expected verdict, but with another content.
     #[error(
-        "smoke case {case} of {cases}, payload {payload:?}, should have {what} {expected:?} and has {found:?}{log}"
+        "smoke case {case} of {cases}, payload {payload:?}, should have {} {:?} and has {:?}{log}",
+        .difference.what, .difference.expected, .difference.found
     )]
     Content {
         /// The number of the case, from 1.
@@ -55,15 +56,11 @@ pub enum SmokeError {
         /// The number of cases.
         cases: usize,
         /// The start of its payload.
-        payload: Box<str>,
-        /// The key of the case.
-        what: &'static str,
-        /// What the case expects.
-        expected: Box<str>,
-        /// What came.
-        found: Box<str>,
+        payload: String,
+        /// The first difference, shortened.
+        difference: Box<Difference>,
         /// The end of its log as a clause; may be empty.
-        log: Box<str>,
+        log: String,
     },
     /// The cases together take too long.
     #[error("its smoke cases did not finish within {} s: case {case} of {cases} was next", ALL_MAX.as_secs())]
@@ -155,9 +152,8 @@ fn refusal(
     let Difference { what, expected, found } = difference;
     if what != "expect" {
         let (expected, found) = (shorten(&expected).to_owned(), shorten(&found).to_owned());
-        let (payload, log) = (payload.into(), log.into());
-        let (expected, found) = (expected.into(), found.into());
-        return SmokeError::Content { case, cases, payload, what, expected, found, log };
+        let difference = Box::new(Difference { what, expected, found });
+        return SmokeError::Content { case, cases, payload, difference, log };
     }
     let with = |what: &str, reason: &str| match reason {
         "" => what.to_owned(),
