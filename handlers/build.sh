@@ -39,7 +39,8 @@ language() {
 every_handler() {
   local folder
   for folder in "$here"/*/; do
-    [ -z "$(language "$folder")" ] || basename "$folder"
+    folder=$(basename "$folder")
+    [ -z "$(language "$folder")" ] || echo "$folder"
   done
 }
 
@@ -123,6 +124,7 @@ for argument in "$@"; do
   esac
 done
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(every_handler)
+[ ${#names[@]} -gt 0 ] || fail "there are no handlers in $here"
 
 rust=() golang=() assemblyscript=() c=()
 for name in "${names[@]}"; do
