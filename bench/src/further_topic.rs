@@ -1,5 +1,5 @@
 //! What a further topic of a source language costs a process that serves one already: resident memory, with one job
-//! run on each topic.
+//! run on each topic. The engine is in the cache, as that of a daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,9 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use duebox::language::SourceHandler;
 use duebox_job::Outcome;
-use duebox_sandbox::{Grants, Handler, HostServices, Instances, Interrupt, Limits, Sandbox};
+use duebox_sandbox::{
+    Grants, Handler, HostServices, Instances, Interrupt, Limits, Sandbox, SandboxConfig,
+};
 
 use crate::machine::resident_bytes;
 use crate::sandbox::{DiscardLog, job};
@@ -17,8 +19,10 @@ use crate::sandbox::{DiscardLog, job};
 const TOPICS: usize = 6;
 
 /// MB of resident memory that each further topic takes.
-pub(crate) fn resident_mb(sandbox: &Sandbox, handler: &Path) -> anyhow::Result<f64> {
+pub(crate) fn resident_mb(config: &SandboxConfig, handler: &Path) -> anyhow::Result<f64> {
     let folder = tempfile::tempdir().context("cannot create a directory for the sources")?;
+    let mut sandbox = Sandbox::new(config)?;
+    sandbox.use_cache_dir(&folder.path().join("cache"))?;
     let source = std::fs::read_to_string(handler)
         .with_context(|| format!("cannot read {}", handler.display()))?;
     let ending = handler.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -29,8 +33,8 @@ pub(crate) fn resident_mb(sandbox: &Sandbox, handler: &Path) -> anyhow::Result<f
         std::fs::write(&path, &source)?;
         let instances = Instances { snapshot: true, jobs_each: 1 };
         let limits = Limits { instances, ..Limits::default() };
-        let program = SourceHandler::read(sandbox, &path, &limits)?;
-        let handler = program.load(sandbox, limits, Grants::default())?;
+        let program = SourceHandler::read(&sandbox, &path, &limits)?;
+        let handler = program.load(&sandbox, limits, Grants::default())?;
         let services = Arc::new(HostServices::with_logs(Arc::new(DiscardLog)));
         let run = handler.run(job(Bytes::from_static(b"{}"))?, Interrupt::new(), services);
         let report = runtime.block_on(run);

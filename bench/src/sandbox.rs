@@ -114,7 +114,7 @@ pub(crate) fn measure(args: &SandboxArgs) -> anyhow::Result<String> {
         rows.push(Row { name, unit: "µs/job", target, figures, elapsed });
     }
     rows.extend(loads(args, &config, &is_wanted)?);
-    rows.extend(further_topics(args, &sandbox, &is_wanted)?);
+    rows.extend(further_topics(args, &config, &is_wanted)?);
     ensure!(!rows.is_empty(), "unknown handler and mode; run without --only to see the names");
     rows.sort_by_key(|row| row.unit != "µs/job");
     Ok(table(args, &rows))
@@ -146,7 +146,7 @@ fn loads(
 /// What a further topic adds to a process.
 fn further_topics(
     args: &SandboxArgs,
-    sandbox: &Sandbox,
+    config: &SandboxConfig,
     is_wanted: &impl Fn(&str) -> bool,
 ) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -158,7 +158,7 @@ fn further_topics(
             continue;
         }
         let source = crate::settings::source_of(&args.handlers, module);
-        let figures = vec![crate::further_topic::resident_mb(sandbox, &source)?];
+        let figures = vec![crate::further_topic::resident_mb(config, &source)?];
         let (name, target) = (name.to_owned(), Target::AtMost(target));
         rows.push(Row { name, unit: "MB", target, figures, elapsed: Vec::new() });
     }
