@@ -72,6 +72,8 @@ pub struct Load {
     pub ended: usize,
     /// Tasks that have not started a job yet: they wait for a slot or a thread.
     pub starting: usize,
+    /// Threads of its own that no job occupies. A job that has yielded occupies none.
+    pub free_threads: usize,
     /// When the first of the waiting jobs was added.
     pub waiting_since: Option<Instant>,
     /// When the longest running job was started, among those that have yielded.
@@ -151,11 +153,13 @@ impl Executor {
     /// How busy it is.
     pub fn load(&self) -> Load {
         let state = self.0.state();
+        let occupying = state.tasks.saturating_sub(state.yielded.len());
         Load {
             waiting: state.waiting.len(),
             running: state.running,
             ended: state.ended.len(),
             starting: state.tasks - state.running,
+            free_threads: self.0.resources.threads.each.saturating_sub(occupying),
             waiting_since: state.waiting.front().map(|(since, _)| *since),
             longest_since: state.yielded.first().map(|(since, _)| *since),
         }

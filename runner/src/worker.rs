@@ -133,6 +133,13 @@ struct NextLook {
     expiry: Option<Instant>,
 }
 
+/// How many more jobs would start at once: no more than may run, and than threads are free for. Others are leased
+/// ahead, so that they do not count as crashed if the runner dies before they start.
+fn starts_at_once(concurrency: usize, load: Load) -> usize {
+    let may_run = concurrency.saturating_sub(load.waiting + load.running);
+    may_run.min(load.free_threads.saturating_sub(load.waiting))
+}
+
 impl Worker {
     /// Creates a worker that looks at its topic at once.
     pub fn new(parts: WorkerParts) -> Self {
@@ -195,11 +202,15 @@ impl Worker {
             return LeaseSize::default();
         }
         let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
-        let taken = load.waiting + load.running;
-        let room = (concurrency + ahead).saturating_sub(taken);
+        let room = (concurrency + ahead).saturating_sub(load.waiting + load.running);
         let call_max = self.prefetch.call_max().min(self.parts.batch_limits.batch_max(now));
         let jobs = self.allowed_by_breaker(room.min(call_max), now);
-        LeaseSize { jobs, at_once: concurrency.saturating_sub(taken).min(jobs) }
+        let at_once = starts_at_once(concurrency, load).min(jobs);
+        // Suspects come first: other jobs would take each place in which one of them could start.
+        if self.look.suspects && at_once == 0 {
+            return LeaseSize::default();
+        }
+        LeaseSize { jobs, at_once }
     }
 
     /// How many jobs may be leased in addition to those that start at once. None if the topic limits

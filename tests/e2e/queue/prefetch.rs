@@ -13,6 +13,16 @@ use crate::support::puppet::{PUPPET, PuppetJob, count_settled, puppet_job, push_
 const TOPIC: &str = "work";
 /// Logs its payload and sleeps for 40 ms.
 const SLOW: &str = "lzz";
+/// Computes for about a millisecond.
+const SPIN: &str = r#"(module
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (local $left i32)
+    (local.set $left (i32.const 1000000))
+    (loop $again
+      (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+      (br_if $again (local.get $left)))
+    i32.const 0))"#;
 /// Jobs that may start before a command arrives: the running one, and some on a busy machine.
 const MEANWHILE: usize = 4;
 
@@ -143,4 +153,27 @@ fn a_dead_runner_crashed_only_the_running_job() {
         store.attempts(TOPIC).values().map(|packed| packed / 1_000_000 % 1_000).sum();
     let crashed = crashes as usize + 3 * dead.len();
     assert!(crashed <= 3, "{crashed} crashes were counted for three deaths");
+}
+
+/// One thread runs the jobs one after the other, although more may run at once.
+#[test]
+fn a_dead_runner_crashed_no_job_that_waited_for_a_thread() {
+    const KILLS: usize = 5;
+    let fixture = Fixture::new();
+    fixture.write("spin.wat", SPIN);
+    let keys = "concurrency = 64\nmax_crashes = 3";
+    fixture.manifest("lease = \"1s\"\nthreads = 1", &[topic(TOPIC, "spin.wat", keys)]);
+    let store = fixture.store();
+    push_jobs(&fixture, TOPIC, &jobs("spin", 1_000, "", "{}"));
+    for _ in 0..KILLS {
+        let mut daemon = fixture.start();
+        eventually("jobs are leased", || !store.stage(TOPIC, "unack").is_empty());
+        daemon.kill();
+        daemon.wait_exit();
+    }
+    let _last = fixture.start();
+    eventually("all are done", || store.live_count(TOPIC) == 0);
+    // The job that ran at each kill.
+    let dead = store.stage(TOPIC, "dead");
+    assert!(dead.len() <= KILLS, "{} jobs are dead: {dead:?}", dead.len());
 }
