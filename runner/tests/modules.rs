@@ -157,7 +157,7 @@ fn bomb() -> String {
     let body = format!("(local {locals}) (loop (br_if 0 (local.get 0)) {blocks} (br 0))");
     let function = format!("(func (param i32) (result i32) {body} (i32.const 0))");
     let handle = "(func (export \"handle\") (param i32) (result i32) (i32.const 0))";
-    format!("(module {handle} {})", function.repeat(3))
+    format!("(module {handle} {})", function.repeat(12))
 }
 
 /// The refusal of the handler under these keys of `[runner]`.

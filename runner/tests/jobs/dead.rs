@@ -34,7 +34,7 @@ fn dead_jobs_are_listed_shown_requeued_and_purged() {
     assert_eq!(fixture.run(&[&["dead", "list", "slow"][..], &both].concat()).code, 2);
 
     let shown = fixture.ok(&["dead", "show", "slow", "mid"]);
-    for words in ["state    dead", "trap: it broke\n         badly", "error first", "{\"n\":1}"] {
+    for words in ["state     dead", "trap: it broke\n          badly", "error first", "{\"n\":1}"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     fixture.ok(&["push", "slow", "--id", "live"]);

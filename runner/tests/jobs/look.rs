@@ -20,9 +20,7 @@ fn only_a_waiting_job_is_rescheduled_or_cancelled() {
 
     let none = fixture.run(&["run-now", "slow", "b", "--json"]);
     assert_eq!((none.code, &none.json()["result"]), (1, &"none".into()));
-    assert!(
-        fixture.refused(&["run-now", "slow", "b"]).contains("job b of slow neither waits nor runs")
-    );
+    assert!(fixture.refused(&["run-now", "slow", "b"]).contains("job b of slow is in no state"));
     assert!(fixture.refused(&["get", "slow", "b"]).contains("no job b is known"));
 
     fixture.bury(&[("d", 5_000, "trap")]);
@@ -59,9 +57,9 @@ fn done_jobs_are_listed_and_shown_with_their_result() {
     );
     assert_eq!(fixture.ok(&["done", "list", "slow", "--newer-than", "1h"]).lines().count(), 1);
     let shown = fixture.ok(&["get", "slow", "a"]);
-    assert!(shown.contains("state    done") && shown.contains("digest: ab"), "{shown}");
+    assert!(shown.contains("state     done") && shown.contains("digest: ab"), "{shown}");
     assert!(
-        shown.contains("result   all \\u{1b}[31mwell"),
+        shown.contains("result    all \\u{1b}[31mwell"),
         "control characters are escaped: {shown}"
     );
     let json: Value = serde_json::from_str(&fixture.ok(&["get", "slow", "a", "--json"])).unwrap();

@@ -42,7 +42,10 @@ fn every_option_of_a_push_is_stored_with_the_job() {
     assert_eq!(job["options"], expected);
     assert_eq!((&job["priority"], &job["key"]), (&"low".into(), &"user 7".into()));
     let text = fixture.ok(&["get", "slow", "a"]);
-    assert!(text.starts_with("id       a\ntopic    slow\nstate    pending\ndue      2"), "{text}");
+    assert!(
+        text.starts_with("id        a\ntopic     slow\nstate     pending\ndue       2"),
+        "{text}"
+    );
     assert!(text.contains("(in 5"), "59 minutes and something: {text}");
 }
 

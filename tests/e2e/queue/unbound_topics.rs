@@ -16,7 +16,8 @@ fn expired_leases_of_an_unbound_topic_are_reclaimed() {
     let fixture = Fixture::new();
     fixture.write("long.wat", Handler::logs("ran").naps(Duration::from_secs(7_200)).wat());
     fixture.write("quick.wat", Handler::logs("ran").wat());
-    fixture.manifest("lease = \"1s\"", &[topic("old", "long.wat", "ttr = \"3h\"")]);
+    // With a thread for each of them, all jobs start at once.
+    fixture.manifest("lease = \"1s\"\nthreads = 8", &[topic("old", "long.wat", "ttr = \"3h\"")]);
     let mut first = fixture.start();
     let ids = push_many(&fixture, "old", 5);
     eventually("five run", || first.count(is_handler_line) == 5);

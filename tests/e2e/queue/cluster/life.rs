@@ -199,6 +199,8 @@ impl<'q> Life<'q> {
         let all_dead = JobQuery::new(JobState::Dead);
         let listed = self.queue.list_state(&self.topic, &all_dead).await.unwrap();
         assert_eq!(listed.jobs.len(), 2);
+        let recordings = [(id("second"), b"what it read".to_vec())];
+        assert_eq!(self.queue.keep_recordings(&self.shard, &recordings).await.unwrap(), 1);
         let requeued = self.queue.requeue(&self.topic, &[id("second")]).await.unwrap();
         assert_eq!(requeued, [Requeued::Ok]);
         assert_eq!(self.queue.prune(&self.topic, &[id("third")]).await.unwrap(), 1);
