@@ -172,7 +172,7 @@ fn refusal_by(manifest: &Manifest) -> String {
 #[test]
 fn a_module_that_is_too_expensive_to_compile_is_refused_with_the_limit() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("acks.wat"), bomb()).unwrap();
+    std::fs::write(folder.path().join("acks.wat"), wat::parse_str(bomb()).unwrap()).unwrap();
     for (limits, reason) in [
         ("compile_memory = \"64MiB\"", "needs more than 64 MiB to compile"),
         ("compile_memory = \"8GiB\"\ncompile_time = \"1s\"", "needs more than 1 s to compile"),
