@@ -83,14 +83,14 @@ pub struct ListedJobs {
 }
 
 /// An entry of the script's reply.
-struct Entry {
+struct PlacedJob {
     at: ListCursor,
     job: ListedJob,
 }
 
 /// The reply of one shard.
 struct ShardPage {
-    entries: Vec<Entry>,
+    entries: Vec<PlacedJob>,
     next: Option<ListCursor>,
     looked_at: u64,
 }
@@ -187,7 +187,7 @@ fn merge(mut pages: Vec<ShardPage>, query: &JobQuery) -> ListedJobs {
     let looked_at = pages.iter().map(|page| page.looked_at).sum();
     let ends = pages.iter_mut().filter_map(|page| page.next.take());
     let end = ends.min_by(|one, other| query.compare(one, other));
-    let mut entries: Vec<Entry> = pages.into_iter().flat_map(|page| page.entries).collect();
+    let mut entries: Vec<PlacedJob> = pages.into_iter().flat_map(|page| page.entries).collect();
     entries.retain(|entry| {
         end.as_ref().is_none_or(|end| query.compare(&entry.at, end) != Ordering::Greater)
     });
@@ -220,7 +220,7 @@ impl ShardPage {
             let info = bytes(next()?)?;
             let (id, at_ms) = id_and_time(state, &member, &number);
             let job = ListedJob::new(JobId::from_redis(id.to_vec()), at_ms, attempts, &info);
-            entries.push(Entry { at: ListCursor { score: number, member }, job });
+            entries.push(PlacedJob { at: ListCursor { score: number, member }, job });
         }
         Ok(Self { entries, next: has_more.then_some(last), looked_at })
     }
