@@ -46,8 +46,8 @@ size=$(podman image inspect --format '{{.Size}}' localhost/duebox:local)
 say image "$((size / 1000000)) MB"
 printf 'def handle(payload): print("Hello,", payload["name"])\n' >"$work/hello.py"
 chmod -R a+rX "$work"
-container --rm --network none --read-only --tmpfs /var/cache:mode=1777 -v "$work:/work:ro" localhost/duebox:python \
-  invoke /work/hello.py --payload '{"name":"Ada"}' | grep -q 'Hello, Ada' || fail "the image for Python runs no handler in Python"
+container --rm --network none --read-only --tmpfs /var/cache:mode=1777 -v "$work:/handlers:ro" localhost/duebox:python \
+  invoke /handlers/hello.py --payload '{"name":"Ada"}' | grep -q 'Hello, Ada' || fail "the image for Python runs no handler in Python"
 say python "$(($(podman image inspect --format '{{.Size}}' localhost/duebox:python) / 1000000)) MB; a handler in Python ran"
 
 # The pod: a container that keeps the network namespace, with Redis and the application in it.

@@ -50,6 +50,8 @@ const VERDICTS_ENOUGH: usize = BATCH_MAX / 2;
 /// How long a worker without a known due time sleeps. The poller wakes it earlier for any work; this is
 /// only an upper bound.
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
+/// While suspects wait in ready, how soon to see whether a thread is free for one. This asks Redis nothing.
+const SUSPECTS_AGAIN: Duration = Duration::from_millis(10);
 /// How often a turn looks for expired leases. A lease with a known expiry is reclaimed at its expiry.
 const RECLAIM_EVERY: Duration = Duration::from_millis(500);
 /// How long after its deadline a drain may still settle interrupted jobs, unless Redis fails.
@@ -250,6 +252,8 @@ impl Worker {
             // or two.
             self.drain_until.map(|until| until.max(now + Duration::from_millis(10))),
             load.waiting_since.map(|since| since + START_WITHIN),
+            // A thread that a job leaves by yielding is not announced.
+            self.look.suspects.then(|| now + SUSPECTS_AGAIN),
         ];
         for moment in moments.into_iter().flatten() {
             until = until.min(moment);
