@@ -18,12 +18,13 @@ import zipfile
 
 SUMMARY = "Runs background jobs in WebAssembly sandboxes, with Redis as its only dependency"
 SDK_SUMMARY = "Types and unit tests for Duebox handlers in Python"
+# From sdk/python, and the name in the wheel.
 SDK_FILES = (
-    ("engine/src/python", "duebox.py"),
-    ("engine/src/python", "_duebox_http.py"),
-    ("package", "_duebox.py"),
-    ("package", "duebox_testing.py"),
-    ("package", "duebox-stubs/__init__.pyi"),
+    ("engine/src/python/duebox.py", "duebox.py"),
+    ("engine/src/python/_duebox_http.py", "_duebox_http.py"),
+    ("package/_duebox.py", "_duebox.py"),
+    ("package/duebox_testing.py", "duebox_testing.py"),
+    ("types/duebox.pyi", "duebox-stubs/__init__.pyi"),
 )
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MACHINES = {"x86_64-unknown-linux-gnu": "x86_64", "aarch64-unknown-linux-gnu": "aarch64"}
@@ -81,7 +82,7 @@ def write(path, info, metadata, tag, is_pure, files):
 
 def sdk(version, folder):
     sources = os.path.join(ROOT, "sdk/python")
-    files = [(name, read(os.path.join(sources, path, name)), 0o644) for path, name in SDK_FILES]
+    files = [(name, read(os.path.join(sources, path)), 0o644) for path, name in SDK_FILES]
     readme = read(os.path.join(sources, "package/README.md")).decode()
     path = os.path.join(folder, f"duebox_sdk-{version}-py3-none-any.whl")
     about = metadata("duebox-sdk", version, SDK_SUMMARY, "3.10", readme)

@@ -1,6 +1,6 @@
 """Types of the module that the daemon provides to Python handlers. Times are in seconds; a `timedelta` works too."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, overload
 
@@ -9,12 +9,14 @@ __all__ = [
 ]
 
 _Seconds = float | timedelta
+_Pairs = Mapping[str, Any] | Sequence[tuple[str, Any]]
 _Fallback = TypeVar("_Fallback")
 
 class Error(Exception):
     """A call that the host refused. `code` is for programs, the message for people."""
 
     code: Literal["not_found", "denied", "invalid", "too_large", "timeout", "unavailable", "conflict", "status", "unknown"]
+    def __init__(self, code: str, message: str) -> None: ...
 
 class Verdict:
     """What `ack`, `nack`, `drop` and `snooze` return."""
@@ -136,7 +138,7 @@ class _Headers:
     def get(self, name: str, default: _Fallback) -> str | _Fallback: ...
     def items(self) -> list[tuple[str, str]]: ...
     def __getitem__(self, name: str) -> str: ...
-    def __contains__(self, name: str) -> bool: ...
+    def __contains__(self, name: object) -> bool: ...
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
 
@@ -169,7 +171,7 @@ class _HTTPError(Error):
 class _Http:
     """Requests to the origins that `sandbox.http` grants. They wait one after the other.
 
-    Options: `params`, `headers`, `auth`, `timeout`, `allow_redirects`, `max_redirects`.
+    All methods take the options of `request`.
     """
 
     Headers: type[_Headers]
@@ -183,6 +185,19 @@ class _Http:
     def post(self, url: str, data: Any = None, json: Any = None, **options: Any) -> _Response: ...
     def put(self, url: str, data: Any = None, json: Any = None, **options: Any) -> _Response: ...
     def patch(self, url: str, data: Any = None, json: Any = None, **options: Any) -> _Response: ...
-    def request(self, method: str, url: str, **options: Any) -> _Response: ...
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: _Pairs | str | None = None,
+        data: Any = None,
+        json: Any = None,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+        timeout: _Seconds | None = None,
+        allow_redirects: bool = True,
+        max_redirects: int | None = None,
+    ) -> _Response: ...
 
 http: _Http
