@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::binding::{CanaryHandler, Handlers};
 use super::deployment::{AttemptCounts, Deployment};
 use super::entry::{EntryName, entries};
-use super::history::{History, ModuleChange, Role};
+use super::history::{ModuleChange, ModuleHistory, Role};
 use super::module_file::ModuleError;
 use super::modules::{self, Loaded, Module, ModuleRequest, ModuleSlot};
 use crate::manifest::{Manifest, Rollback, Topic};
@@ -23,7 +23,7 @@ use crate::observe::module_stats::ModuleStats;
 #[derive(Default)]
 pub(crate) struct Deployments {
     by_slot: BTreeMap<ModuleSlot, Deployment>,
-    histories: BTreeMap<EntryName, History>,
+    histories: BTreeMap<EntryName, ModuleHistory>,
 }
 
 /// The results of an entry's jobs, by which a module on trial is judged.
@@ -84,12 +84,12 @@ impl Deployments {
     }
 
     /// The history of an entry, created if needed.
-    pub(crate) fn history(&mut self, entry: &EntryName) -> History {
+    pub(crate) fn history(&mut self, entry: &EntryName) -> ModuleHistory {
         self.histories.entry(entry.clone()).or_default().clone()
     }
 
     /// The history of an entry, if it has one.
-    pub(crate) fn history_of(&self, entry: &EntryName) -> Option<&History> {
+    pub(crate) fn history_of(&self, entry: &EntryName) -> Option<&ModuleHistory> {
         self.histories.get(entry)
     }
 

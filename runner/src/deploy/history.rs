@@ -87,7 +87,7 @@ impl ModuleChange {
 
 /// One event of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HistoryEvent {
+pub struct ModuleEvent {
     /// When, in unix milliseconds of the local clock.
     pub at_ms: u64,
     /// The role of the module.
@@ -104,16 +104,16 @@ pub struct HistoryEvent {
 
 /// The last events of an entry. Clones share the same history.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<Notes>>);
+pub struct ModuleHistory(Arc<Mutex<Notes>>);
 
 #[derive(Default)]
 struct Notes {
-    events: VecDeque<HistoryEvent>,
+    events: VecDeque<ModuleEvent>,
     /// All events so far by their fate, including dropped ones.
     counts: [u64; ModuleChange::ALL.len()],
 }
 
-impl History {
+impl ModuleHistory {
     /// Records an event of now, and drops the oldest of more than 16.
     pub fn note(&self, role: Role, fate: ModuleChange, digest: Option<&Digest>, reason: &str) {
         let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
@@ -123,7 +123,7 @@ impl History {
         if notes.events.len() == EVENTS_MAX {
             notes.events.pop_front();
         }
-        notes.events.push_back(HistoryEvent { at_ms, role, fate, digest, reason });
+        notes.events.push_back(ModuleEvent { at_ms, role, fate, digest, reason });
         notes.counts[fate as usize] += 1;
     }
 
@@ -135,7 +135,7 @@ impl History {
     }
 
     /// The events, oldest first.
-    pub fn events(&self) -> Vec<HistoryEvent> {
+    pub fn events(&self) -> Vec<ModuleEvent> {
         self.notes().events.iter().cloned().collect()
     }
 
@@ -155,7 +155,7 @@ impl History {
 }
 
 /// The last event of a role.
-pub fn last_of(events: &[HistoryEvent], role: Role) -> Option<&HistoryEvent> {
+pub fn last_of(events: &[ModuleEvent], role: Role) -> Option<&ModuleEvent> {
     events.iter().rev().find(|event| event.role == role)
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_last_events_are_kept_and_read_back_from_json() {
-        let history = History::default();
+        let history = ModuleHistory::default();
         for number in 0..20 {
             history.clone().note(
                 Role::Handler,
@@ -185,14 +185,14 @@ mod tests {
         assert_eq!((events.len(), events[0].digest.as_ref()), (16, Some(&oldest)));
         assert_eq!((events[15].reason.len(), events[15].role), (1_024, Role::Canary));
         let json = serde_json::to_string(&events).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<HistoryEvent>>(&json).unwrap(), events);
+        assert_eq!(serde_json::from_str::<Vec<ModuleEvent>>(&json).unwrap(), events);
         let shown = format!(r#""role":"handler","fate":"served","digest":"{oldest}"}}"#);
         assert!(json.contains(&shown), "{json}");
     }
 
     #[test]
     fn recovery_is_recorded_once_and_only_for_the_failed_role() {
-        let (history, digest) = (History::default(), Digest::of(b"a"));
+        let (history, digest) = (ModuleHistory::default(), Digest::of(b"a"));
         history.note(Role::Handler, ModuleChange::Refused, None, "broken");
         history.note_recovered(Role::Canary, &digest);
         assert_eq!(history.count(), 1);

@@ -23,7 +23,7 @@ pub use super::manifest_refusal::ManifestRefusal;
 use super::process::{ProcessSources, ProcessStatus};
 use crate::deploy::binding::{self, Bound, CanaryHandler};
 use crate::deploy::breaker::{Breaker, BreakerState};
-use crate::deploy::history::{History, HistoryEvent};
+use crate::deploy::history::{ModuleEvent, ModuleHistory};
 use crate::manifest::percent;
 use crate::observe::counters::Counters;
 use crate::observe::failure_reasons::{FailureReason, FailureReasons};
@@ -97,7 +97,7 @@ pub struct TopicStatus {
     pub withdrawn: Option<String>,
     /// Module history, the oldest event first; at most 16 events.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub history: Vec<HistoryEvent>,
+    pub history: Vec<ModuleEvent>,
     /// The breaker, if it is not closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub breaker: Option<BreakerStatus>,
@@ -131,7 +131,7 @@ pub struct CanaryStatus {
 pub struct BreakerStatus {
     /// Since when it has been open, unix ms by the daemon's clock.
     pub open_since_ms: u64,
-    /// When the next trial job may start; `None` while one runs.
+    /// When the next probe may start; `None` while one runs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub probe_at_ms: Option<u64>,
 }
@@ -160,7 +160,7 @@ pub struct Watched {
     /// The module that was rolled back.
     pub withdrawn: Option<Digest>,
     /// Module history.
-    pub history: History,
+    pub history: ModuleHistory,
 }
 
 /// The sources of a serving handler's status.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::handlers::{counted, short};
 use crate::cli::support::output;
-use crate::deploy::history::{HistoryEvent, Role};
+use crate::deploy::history::{ModuleEvent, Role};
 
 /// Characters of a reason on the terminal; JSON has the full text.
 const REASON_MAX: usize = 200;
@@ -19,17 +19,17 @@ pub(super) struct ReportedEvent {
     pub(super) runner: String,
     /// The event.
     #[serde(flatten)]
-    pub(super) event: HistoryEvent,
+    pub(super) event: ModuleEvent,
 }
 
 /// One line for each module that was requested and does not serve, judged by the last event of its
 /// role. Daemons with the same event share a line, with the latest reason.
 pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
-    let mut last: BTreeMap<(&str, Role), &HistoryEvent> = BTreeMap::new();
+    let mut last: BTreeMap<(&str, Role), &ModuleEvent> = BTreeMap::new();
     for reported in history {
         last.insert((&reported.runner, reported.event.role), &reported.event);
     }
-    let mut problems: BTreeMap<_, (&HistoryEvent, BTreeSet<&str>)> = BTreeMap::new();
+    let mut problems: BTreeMap<_, (&ModuleEvent, BTreeSet<&str>)> = BTreeMap::new();
     for ((runner, role), event) in last.into_iter().filter(|(_, event)| event.fate.is_trouble()) {
         let key = (role, event.fate.words(), &event.digest);
         let (newest, runners) = problems.entry(key).or_insert_with(|| (event, BTreeSet::new()));
@@ -38,7 +38,7 @@ pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
             *newest = event;
         }
     }
-    let line = |(event, runners): (&HistoryEvent, BTreeSet<&str>)| {
+    let line = |(event, runners): (&ModuleEvent, BTreeSet<&str>)| {
         let by = match runners.first() {
             Some(runner) if runners.len() == 1 => output::one_line(runner),
             _ => counted(runners.len()),
@@ -69,12 +69,12 @@ pub(super) fn table<'t>(
     (!rows.is_empty()).then(|| format!("\nhistory:\n{}", output::table(&header, &rows)))
 }
 
-fn digest(event: &HistoryEvent, after: &str) -> String {
+fn digest(event: &ModuleEvent, after: &str) -> String {
     event.digest.as_ref().map(|digest| short(digest) + after).unwrap_or_default()
 }
 
 /// The time of an event, in seconds.
-fn time(event: &HistoryEvent) -> String {
+fn time(event: &ModuleEvent) -> String {
     output::time(event.at_ms / 1_000 * 1_000)
 }
 
@@ -103,7 +103,7 @@ mod tests {
         let (digest, reason) = (Some("ab".repeat(32)), reason.to_owned());
         ReportedEvent {
             runner: runner.to_owned(),
-            event: HistoryEvent { at_ms, role, fate, digest, reason },
+            event: ModuleEvent { at_ms, role, fate, digest, reason },
         }
     }
 

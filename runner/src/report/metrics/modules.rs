@@ -7,7 +7,7 @@ use std::fmt;
 use super::TOPICS_MAX;
 use super::page::{About, Labels, Page, topic, word};
 use crate::deploy::binding;
-use crate::deploy::history::{History, ModuleChange, Role};
+use crate::deploy::history::{ModuleChange, ModuleHistory, Role};
 use crate::manifest::percent;
 use crate::report::status::Watched;
 
@@ -76,7 +76,7 @@ fn canary_share(watched: &Watched) -> Option<f64> {
 
 /// The events of each entry, counted once for all its topics.
 fn changes(watched: &[Watched]) -> impl Iterator<Item = (Labels<'_>, u64)> {
-    let histories: BTreeMap<&str, &History> =
+    let histories: BTreeMap<&str, &ModuleHistory> =
         watched.iter().map(|watched| (watched.entry.as_str(), &watched.history)).collect();
     histories.into_iter().flat_map(|(entry, history)| {
         ModuleChange::ALL
