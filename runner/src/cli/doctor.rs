@@ -146,7 +146,7 @@ async fn examine(
 ) -> Result<(), Failure> {
     let discards = |class| {
         let bound = manifest.topic_for(shard.topic());
-        bound.is_some_and(|topic| topic.on.get(&class) == Some(&Policy::Discard))
+        bound.is_some_and(|topic| topic.policy(class) == Policy::Discard)
     };
     let checkup = Checkup {
         repair,

@@ -89,7 +89,7 @@ fn retention(topic: &Topic) -> Retention {
     let pulled = topic.handler.is_none().then(|| Pulled {
         max_crashes: topic.max_crashes,
         crashed_info: buried_info(topic, FailureClass::Crashed),
-        discards_bad: topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
+        discards_bad: topic.policy(FailureClass::BadDue) == Policy::Discard,
     });
     let count = topic.max_dead.div_ceil(topic.shards.max(1).into());
     Retention { age: topic.retention, count, done_age: topic.done_retention, pulled }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duebox_job::{Outcome, Policy};
+use duebox_job::Outcome;
 use duebox_sandbox::{Handler, HostServices, Invocation, RunReport};
 use jiff::Timestamp;
 
@@ -43,13 +43,8 @@ impl RecordedJob {
         handler: &Handler,
     ) -> Option<Vec<u8>> {
         let Outcome::Failed(failure) = snoozes.judge(report.outcome.clone()) else { return None };
-        let policy = topic.on.get(&failure.class).copied();
-        let will_die = match policy.unwrap_or_else(|| failure.class.default_policy()) {
-            Policy::Dead => true,
-            Policy::Retry => self.job.attempt >= self.job.max_attempts,
-            Policy::Discard => false,
-        };
-        will_die.then(|| {
+        let (attempt, max_attempts) = (self.job.attempt, self.job.max_attempts);
+        topic.is_fatal(failure.class, attempt, max_attempts).then(|| {
             let redaction = Redaction::of_config(handler.config(), &topic.secrets);
             let run = (&*self.recorder, report);
             Recording::new(&self.job, handler.digest(), self.started_at_ms, run, &redaction)

@@ -162,6 +162,20 @@ impl Topic {
 }
 
 impl Topic {
+    /// What becomes of a job whose attempt failed with this class.
+    pub fn policy(&self, class: FailureClass) -> Policy {
+        self.on.get(&class).copied().unwrap_or_else(|| class.default_policy())
+    }
+
+    /// True if a job whose attempt number `attempt` of `max_attempts` failed with this class is dead.
+    pub fn is_fatal(&self, class: FailureClass, attempt: u32, max_attempts: u32) -> bool {
+        match self.policy(class) {
+            Policy::Dead => true,
+            Policy::Retry => attempt >= max_attempts,
+            Policy::Discard => false,
+        }
+    }
+
     /// The grants for loading a module, without secrets, because a secret may change while the module stays.
     pub fn grants_without_secrets(&self) -> Grants {
         let mut grants = self.grants.clone();

@@ -176,8 +176,7 @@ impl Consumer<'_> {
         pull.max_crashes = NonZero::new(self.topic.max_crashes).unwrap_or(NonZero::<u32>::MIN);
         pull.crashed_info = buried_info(self.topic, FailureClass::Crashed);
         pull.expired_info = buried_info(self.topic, FailureClass::Expired);
-        let bad_due = self.topic.on.get(&FailureClass::BadDue);
-        pull.discards_bad_dues = bad_due == Some(&Policy::Discard);
+        pull.discards_bad_dues = self.topic.policy(FailureClass::BadDue) == Policy::Discard;
         Ok(pull)
     }
 

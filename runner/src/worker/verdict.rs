@@ -67,12 +67,12 @@ impl EndedAttempt<'_> {
     }
 
     fn verdict_of_failure(&self, failure: &Failure, output: &AttemptOutput) -> Verdict {
-        match self.policy(failure.class) {
+        match self.topic.policy(failure.class) {
             Policy::Discard => Verdict::Discard,
             Policy::Dead => Verdict::Drop { info: self.evidence(failure, output, true) },
             Policy::Retry => {
                 let max_attempts = self.max_attempts();
-                let is_last = self.number >= max_attempts;
+                let is_last = self.topic.is_fatal(failure.class, self.number, max_attempts);
                 Verdict::Nack {
                     delay: failure.retry_after.unwrap_or_else(|| self.backoff()),
                     max_attempts,
@@ -92,10 +92,6 @@ impl EndedAttempt<'_> {
             max_attempts: self.max_attempts(),
             info: LastAttempt::without_attempt(FailureClass::Nack).to_json(),
         }
-    }
-
-    fn policy(&self, class: FailureClass) -> Policy {
-        self.topic.on.get(&class).copied().unwrap_or_else(|| class.default_policy())
     }
 
     fn backoff(&self) -> Duration {
@@ -142,8 +138,8 @@ impl EndedAttempt<'_> {
 
 /// What a job keeps that a script moves to dead; `None` if the topic discards such jobs.
 pub fn buried_info(topic: &Topic, class: FailureClass) -> Option<String> {
-    match topic.on.get(&class) {
-        Some(Policy::Discard) => None,
+    match topic.policy(class) {
+        Policy::Discard => None,
         _ => Some(LastAttempt::without_attempt(class).to_json()),
     }
 }
