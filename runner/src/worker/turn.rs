@@ -3,12 +3,12 @@
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-use duebox_job::{FailureClass, JobId, Outcome, Policy};
+use duebox_job::{FailureClass, Outcome, Policy};
 use duebox_queue::{
     BATCH_MAX, CALL_BYTES_MAX, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
     Settled, Settlement, Turn, TurnReply, Verdict,
 };
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::in_flight::Renewal;
 use super::prefetch::LEASED_BYTES_MAX;
@@ -21,6 +21,7 @@ use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
 use crate::observe::events::EventKind;
 use crate::observe::log;
+use crate::observe::log::attempt_log::log_reclaimed;
 use crate::observe::sick_topics::TopicLoop;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
@@ -167,7 +168,7 @@ impl Worker {
             max_crashes: binding.topic.max_crashes,
             renewed_within: self.retry_max(),
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
-            discards_bad: binding.topic.on.get(&FailureClass::BadDue) == Some(&Policy::Discard),
+            discards_bad: binding.topic.policy(FailureClass::BadDue) == Policy::Discard,
             follow_ups,
         }
     }
@@ -272,28 +273,14 @@ impl Worker {
                 }
                 _ => {}
             }
-            self.log_reclaimed(&id, became);
             let (topic, events) = (self.parts.shard.topic(), &self.parts.services.events);
+            log_reclaimed(topic, &id, became);
             match EventKind::of(became) {
                 Some(event @ (EventKind::Dead | EventKind::Discarded)) => {
                     events.report_failed(topic, &id, event, FailureClass::Crashed);
                 }
                 _ => events.report(topic, &id, EventKind::Reclaimed),
             }
-        }
-    }
-
-    fn log_reclaimed(&self, id: &JobId, became: Settled) {
-        let topic = self.parts.shard.topic();
-        if became == Settled::Dead {
-            error!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
-                "job dead: its runners died or lost the lease as often as max_crashes allows");
-        } else if became == Settled::Discarded {
-            warn!(%topic, job_id = %id, class = FailureClass::Crashed.name(), settled = became.word(),
-                "job discarded: its runners died or lost the lease as often as max_crashes allows");
-        } else {
-            info!(%topic, job_id = %id, settled = became.word(),
-                "reclaimed: its runner died or lost the lease; no attempt is spent");
         }
     }
 

@@ -1,9 +1,10 @@
-//! The log line of an attempt, written once its verdict is settled: at level info, an attempt that failed at
-//! warn, a job that died at error. It contains no empty field, and no cost that is zero.
+//! The log line of an attempt, written once its verdict is settled, and of a job whose lease expired: at level info,
+//! an attempt that failed at warn, a job that died at error. It contains no empty field, and no cost that is zero.
 
+use std::fmt;
 use std::time::Duration;
 
-use duebox_job::{TopicName, format_duration};
+use duebox_job::{FailureClass, JobId, TopicName, format_duration};
 use duebox_queue::Settled;
 use tracing::{debug, error, info, warn};
 
@@ -60,19 +61,42 @@ impl AttemptRecord {
     }
 
     /// What became of the job, for people.
-    fn describe(&self, settled: Settled) -> String {
-        let mut text = format!("job {}", settled.word());
-        if let (Some(max), Some(_)) = (self.max_attempts, self.class()) {
-            text.push_str(&format!(": attempt {} of {max} failed", self.attempt));
+    fn describe(&self, settled: Settled) -> Description<'_> {
+        Description { record: self, settled }
+    }
+}
+
+/// What became of a job, as the text of its line: written into the line itself, since there is one for each job.
+struct Description<'a> {
+    record: &'a AttemptRecord,
+    settled: Settled,
+}
+
+impl fmt::Display for Description<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { record, settled } = *self;
+        write!(to, "job {}", settled.word())?;
+        if let (Some(max), Some(_)) = (record.max_attempts, record.class()) {
+            write!(to, ": attempt {} of {max} failed", record.attempt)?;
         }
-        if let Some(next_in) = self.next_attempt(settled) {
-            // Milliseconds of a long wait tell nothing; the field has them.
-            let ms = u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX);
-            let ms = if ms < 10_000 { ms } else { ms - ms % 1_000 };
-            let next_in = format_duration(Duration::from_millis(ms));
-            text.push_str(&format!(", the next one is in {next_in}"));
-        }
-        text
+        let Some(next_in) = record.next_attempt(settled) else { return Ok(()) };
+        // Milliseconds of a long wait tell nothing; the field has them.
+        let ms = u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX);
+        let ms = if ms < 10_000 { ms } else { ms - ms % 1_000 };
+        write!(to, ", the next one is in {}", format_duration(Duration::from_millis(ms)))
+    }
+}
+
+/// Writes the line of a job whose lease expired.
+pub fn log_reclaimed(topic: &TopicName, id: &JobId, became: Settled) {
+    let (class, settled) = (FailureClass::Crashed.name(), became.word());
+    match became {
+        Settled::Dead => error!(target: TARGET, %topic, job_id = %id, class, settled,
+            "job dead: its runners died or lost the lease as often as max_crashes allows"),
+        Settled::Discarded => warn!(target: TARGET, %topic, job_id = %id, class, settled,
+            "job discarded: its runners died or lost the lease as often as max_crashes allows"),
+        _ => info!(target: TARGET, %topic, job_id = %id, settled,
+            "reclaimed: its runner died or lost the lease; no attempt is spent"),
     }
 }
 
@@ -93,7 +117,7 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use duebox_job::{Failure, FailureClass, JobId, Outcome};
+    use duebox_job::{Failure, Outcome};
 
     use super::*;
 
@@ -107,12 +131,18 @@ mod tests {
     #[test]
     fn a_retried_job_tells_when_its_next_attempt_is() {
         let minutes = Some(Duration::from_secs(120));
-        let text = failed(minutes).describe(Settled::Retry);
+        let text = failed(minutes).describe(Settled::Retry).to_string();
         assert_eq!(text, "job retry: attempt 2 of 5 failed, the next one is in 2m");
-        assert_eq!(failed(minutes).describe(Settled::Dead), "job dead: attempt 2 of 5 failed");
+        assert_eq!(
+            failed(minutes).describe(Settled::Dead).to_string(),
+            "job dead: attempt 2 of 5 failed"
+        );
         let acked = AttemptRecord::not_run(JobId::from_redis("42"), 1, Outcome::Acked);
-        assert_eq!(acked.describe(Settled::Done), "job done");
+        assert_eq!(acked.describe(Settled::Done).to_string(), "job done");
         let snoozed = AttemptRecord { next_in: minutes, ..acked };
-        assert_eq!(snoozed.describe(Settled::Snoozed), "job snoozed, the next one is in 2m");
+        assert_eq!(
+            snoozed.describe(Settled::Snoozed).to_string(),
+            "job snoozed, the next one is in 2m"
+        );
     }
 }
