@@ -234,7 +234,8 @@ fn log_counts(topic: &TopicName, counters: &Counters, sums: &Sums) {
     info!(
         %topic,
         leased = read(&counters.leased),
-        acked = read(&counters.acked) + counters.all_failures(Fate::Discard),
+        acked = read(&counters.acked),
+        discarded = counters.all_failures(Fate::Discard),
         retried = counters.all_failures(Fate::Retry),
         snoozed = read(&counters.snoozed),
         expired = read(&counters.expired),
