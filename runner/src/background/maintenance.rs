@@ -21,7 +21,7 @@ use crate::redis_host::outage::Outage;
 const EVERY: Duration = Duration::from_secs(10);
 /// Topics in one pipeline.
 const TOPICS_PER_PIPELINE: usize = 125;
-/// A third of the longest lease that is common: once Redis is back, leases are renewed within it.
+/// Once Redis is back, other daemons renew their leases within a third of them, of which 15 s is the default.
 const RENEWED_WITHIN: Duration = Duration::from_secs(5);
 /// The most batches pruned of one topic in a round.
 const BATCHES_PER_TOPIC: usize = 20;

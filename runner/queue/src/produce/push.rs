@@ -182,7 +182,7 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused; batches before the one that failed are
     /// stored, and pushing them again replies `exists`. [`QueueError::Unconfirmed`] if all batches were carried out,
-    /// and do not have the copies that [`Durability`](crate::Durability) demands; an reply to the same push
+    /// and do not have the copies that [`Durability`](crate::Durability) demands; a reply to the same push
     /// without an error confirms them.
     pub async fn push(
         &self,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::history::{self, ReportedEvent};
 use crate::cli::support::failure::Failure;
 use crate::cli::support::output;
-use crate::deploy::history::HistoryEvent;
+use crate::deploy::history::ModuleEvent;
 use crate::observe::module_stats::Sums;
 use crate::report::status::{BreakerStatus, Status, TopicStatus};
 
@@ -94,10 +94,8 @@ impl HandlerStats {
         self.canaries.extend(canary.map(|canary| (canary.digest.clone(), canary.percent)));
         self.before.extend(reported.before.clone());
         self.withdrawn.extend(reported.withdrawn.clone());
-        let reported_by = |event: &HistoryEvent| ReportedEvent {
-            runner: runner.to_owned(),
-            event: event.clone(),
-        };
+        let reported_by =
+            |event: &ModuleEvent| ReportedEvent { runner: runner.to_owned(), event: event.clone() };
         self.history.extend(reported.history.iter().map(reported_by));
         self.breakers_open += usize::from(reported.breaker.is_some());
         let p99s = [self.late_p99_ms, reported.late_p99_ms].into_iter().flatten();
@@ -211,8 +209,8 @@ fn held_back(topic: &TopicStatus, breaker: BreakerStatus, runner: &Status) -> St
     };
     let since = span(breaker.open_since_ms, runner.told_at_ms);
     let then = match breaker.probe_at_ms {
-        Some(at) => format!("next trial in {}", span(runner.told_at_ms, at)),
-        None => "a trial job is running".to_owned(),
+        Some(at) => format!("next probe in {}", span(runner.told_at_ms, at)),
+        None => "a probe is running".to_owned(),
     };
     format!("{}: breaker open for {since}, {then} ({})", topic.topic, runner.runner)
 }
@@ -350,11 +348,9 @@ mod tests {
         let breaker = BreakerStatus { open_since_ms: 48_100, probe_at_ms: Some(78_000) };
         let text = describe(&[runner("aa", 8, Some(breaker))], false);
         let last = text.lines().last().unwrap();
-        assert_eq!(last, "mail: breaker open for 11s, next trial in 18s (5-a)");
+        assert_eq!(last, "mail: breaker open for 11s, next probe in 18s (5-a)");
         let trying = BreakerStatus { probe_at_ms: None, ..breaker };
-        assert!(
-            describe(&[runner("aa", 8, Some(trying))], true).contains("a trial job is running")
-        );
+        assert!(describe(&[runner("aa", 8, Some(trying))], true).contains("a probe is running"));
     }
 
     #[test]

@@ -245,10 +245,10 @@ impl Queue {
     }
 
     async fn due_of_leased(&self, shard: &Shard, id: &JobId) -> Result<u64, QueueError> {
-        let mut turn = redis::cmd("HGET");
-        turn.arg(self.keys.of(shard).key("turns:of")).arg(id.as_bytes());
-        let turn = script::run_one_idempotent(&self.connection, turn).await?;
-        let due = match &turn {
+        let mut permit = redis::cmd("HGET");
+        permit.arg(self.keys.of(shard).key("turns:of")).arg(id.as_bytes());
+        let permit = script::run_one_idempotent(&self.connection, permit).await?;
+        let due = match &permit {
             Value::Nil => None,
             value => text(value)?.split_once(' ').map(|(due, _)| score(due)),
         };
