@@ -15,7 +15,7 @@ command -v dpkg-shlibdeps >/dev/null || fail "dpkg-shlibdeps is missing (apt-get
 
 PATH=$root/.tools/cargo-deb/bin:$PATH
 command -v cargo-deb >/dev/null \
-  || env -u CARGO_TARGET_DIR cargo install --quiet --locked --version 3.8.0 --root .tools/cargo-deb cargo-deb \
+  || env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --quiet --locked --version 3.8.0 --root .tools/cargo-deb cargo-deb \
   || fail "cargo-deb could not be installed from crates.io"
 
 rm -rf target/debian
@@ -26,4 +26,5 @@ strip -o target/debian/duebox "$binary"
 "$binary" completions fish >target/debian/duebox.fish
 "$binary" completions zsh >target/debian/_duebox
 mkdir -p "$out"
-cargo deb --quiet --no-build --no-strip --package duebox --output "$out/"
+# By the system's xz: cargo-deb is not optimized.
+cargo deb --quiet --no-build --no-strip --compress-system --package duebox --output "$out/"

@@ -27,12 +27,12 @@ for program in podman runc nsenter redis-server curl python3; do
   command -v "$program" >/dev/null || fail "$program is missing"
 done
 
-# eventually WHAT COMMAND…: waits until the command succeeds, 30 s at most.
+# eventually WHAT COMMAND…: waits until the command succeeds, 60 s at most.
 eventually() {
-  local what=$1 end=$((SECONDS + 30))
+  local what=$1 end=$((SECONDS + 60))
   shift
   until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "$what: not within 30 s"
+    [ $SECONDS -lt $end ] || fail "$what: not within 60 s"
     sleep 0.1
   done
 }

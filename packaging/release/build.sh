@@ -8,25 +8,27 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-binary=target/dist/duebox
+built=target/dist/duebox
 fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
 step() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 for program in buildah dpkg-shlibdeps npm objdump python3 strip; do
   command -v "$program" >/dev/null || fail "$program is missing"
 done
-[ -x "$binary" ] || fail "$binary is missing; run: cargo build --profile dist -p duebox"
+[ -x "$built" ] || fail "$built is missing; run: cargo build --profile dist -p duebox"
 engine=sdk/python/build/engine.wasm
 [ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-[ "$("$binary" --version)" = "duebox $version" ] || fail "$binary is $("$binary" --version), not version $version"
-target=$("$binary" version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["target"])')
+[ "$("$built" --version)" = "duebox $version" ] || fail "$built is $("$built" --version), not version $version"
+target=$("$built" version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["target"])')
 # The same sources give the same archives.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 staging=target/staging
 rm -rf dist "$staging"
 mkdir -p dist "$staging"
+binary=$staging/duebox
+strip -o "$binary" "$built"
 
 step "archive"
 name=duebox-$version-$target

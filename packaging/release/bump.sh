@@ -29,6 +29,6 @@ sed -i "s|duebox:$quoted\$|duebox:$new|" examples/sidecar/k8s/shop.yaml
 sed -i "s/^version: $quoted\$/version: $new/; s/^appVersion: \"$quoted\"/appVersion: \"$new\"/" packaging/helm/duebox/Chart.yaml
 sed -i "s/^Version $quoted (/Version $new (/" README.md
 for workspace in . fuzz handlers sdk/rust sdk/javascript sdk/python; do
-  [ ! -f "$workspace/Cargo.lock" ] || (cd "$workspace" && cargo update --quiet --workspace --offline)
+  [ ! -f "$workspace/Cargo.lock" ] || (cd "$workspace" && cargo update --quiet --workspace)
 done
 printf 'the version is %s now. Next: ./dev release --check, commit, and tag v%s and sdk/go/v%s\n' "$new" "$new" "$new"

@@ -24,7 +24,7 @@ one() { local found=("$dist"/$1); [ -e "${found[0]}" ] && [ ${#found[@]} -eq 1 ]
 
 # first_job NAME COMMAND…: the first ten minutes with this program: a project, a daemon, an acked job, a drain.
 first_job() {
-  local name=$1 end=$((SECONDS + 30)) pid state=0
+  local name=$1 end=$((SECONDS + 60)) pid state=0
   shift
   "$@" version --verbose >"$name.version" || fail "$name does not run"
   "$@" init "$name-project" >/dev/null
@@ -32,7 +32,7 @@ first_job() {
   pid=$!
   pids+=("$pid")
   until grep -q '"job done"' "$name-project/run.log" 2>/dev/null; do
-    [ $SECONDS -lt $end ] || fail "$name has run no job within 30 s: $(tail -n 3 "$name-project/run.log")"
+    [ $SECONDS -lt $end ] || fail "$name has run no job within 60 s: $(tail -n 3 "$name-project/run.log")"
     sleep 0.2
   done
   kill -TERM "$pid"

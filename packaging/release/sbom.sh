@@ -10,7 +10,7 @@ cd "$root"
 out=$(realpath -m "${1:?usage: packaging/release/sbom.sh FILE}")
 PATH=$root/.tools/cargo-cyclonedx/bin:$PATH
 command -v cargo-cyclonedx >/dev/null \
-  || cargo install --quiet --locked --version 0.5.9 --root .tools/cargo-cyclonedx cargo-cyclonedx \
+  || CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --quiet --locked --version 0.5.9 --root .tools/cargo-cyclonedx cargo-cyclonedx \
   || { echo "sbom: cargo-cyclonedx could not be installed from crates.io" >&2; exit 1; }
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT

@@ -96,8 +96,14 @@ impl GuestThreads {
 /// Lowers the priority of the calling thread. If that is refused, only the runtimes are separate.
 fn lower_priority() {
     // Without the system call, or where seccomp forbids it, set the niceness at least. Linux keeps it per
-    // thread; `None` is the calling thread.
-    let nice = |_| rustix::process::setpriority_process(None, NICENESS);
+    // thread, where `None` is the calling one; elsewhere it would be that of the whole process.
+    let nice = |error: std::io::Error| {
+        if cfg!(target_os = "linux") {
+            Ok(rustix::process::setpriority_process(None, NICENESS)?)
+        } else {
+            Err(error)
+        }
+    };
     if let Err(error) = scheduler_attributes::set(NICENESS, KERNEL_SLICE).or_else(nice) {
         debug!(%error, "long-running guests run at normal priority");
     }

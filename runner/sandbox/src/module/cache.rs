@@ -243,7 +243,8 @@ fn check_private(stat: &Stat) -> Result<(), CacheDirError> {
     if owner != user {
         return Err(CacheDirError::Owner { owner, user });
     }
-    let mode = stat.st_mode & 0o7777;
+    #[allow(clippy::useless_conversion, reason = "a mode has 16 bits on macOS")]
+    let mode = u32::from(stat.st_mode) & 0o7777;
     if mode & 0o022 != 0 {
         return Err(CacheDirError::Writable { mode });
     }
