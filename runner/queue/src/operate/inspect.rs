@@ -125,8 +125,9 @@ impl Queue {
         Ok(count(&script::run_one_idempotent(&self.connection, exists).await?)? > 0)
     }
 
-    /// How soon each shard has work for a runner, in one pipeline; none if nothing is known to come. A
-    /// shard whose keys Redis refuses has an error of its own.
+    /// How soon each shard has work for a runner; none if nothing is known to come. A shard whose keys Redis
+    /// refuses has an error of its own. One pipeline asks whether anything waits or is leased, which costs one
+    /// command for each shard; a second one looks at those where it does.
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
@@ -134,13 +135,29 @@ impl Queue {
         &self,
         shards: &[Shard],
     ) -> Result<Vec<Result<Option<Duration>, QueueError>>, QueueError> {
-        let peek = |shard: &Shard| PEEK.call(&self.keys.of(shard));
-        let replies =
-            script::run_idempotent(&self.connection, shards.iter().map(peek).collect()).await?;
-        let read = |reply: Result<Value, QueueError>| {
-            Ok(optional_score(&reply?)?.map(Duration::from_millis))
+        let holds_jobs = |shard: &Shard| {
+            let (keys, mut call) = (self.keys.of(shard), redis::cmd("EXISTS"));
+            for name in ["pending", "ready", "unack", "retry"] {
+                call.arg(keys.key(name));
+            }
+            call
         };
-        for_each_topic(replies.into_iter().map(read))
+        let asked = shards.iter().map(holds_jobs).collect();
+        let counts = script::run_idempotent(&self.connection, asked).await?;
+        let counts: Vec<_> =
+            counts.into_iter().map(|reply| reply.and_then(|reply| count(&reply))).collect();
+        let busy = shards.iter().zip(&counts).filter(|(_, keys)| matches!(keys, Ok(1..)));
+        let looks = busy.map(|(shard, _)| PEEK.call(&self.keys.of(shard))).collect();
+        let mut looks = script::run_idempotent(&self.connection, looks).await?.into_iter();
+        let missing = || QueueError::BadReply("a reply is missing".to_owned());
+        let read = |keys: Result<u64, QueueError>| match keys? {
+            0 => Ok(None),
+            _ => {
+                let reply = looks.next().ok_or_else(missing)??;
+                Ok(optional_score(&reply)?.map(Duration::from_millis))
+            }
+        };
+        for_each_topic(counts.into_iter().map(read))
     }
 
     /// Jobs of each topic by state, over all its shards, in one pipeline; in two if the number of

@@ -199,8 +199,8 @@ impl Queue {
             let mut calls = Vec::with_capacity(some.len() + 1);
             let numbered: Vec<_> = some.iter().map(|_| self.push_callers.begin()).collect();
             for (batch, call) in some.iter().zip(&numbered) {
-                let jobs = batch.at.iter().map(|&at| &jobs[at]);
-                calls.push(push_command(&self.keys, &batch.shard, call, jobs, if_exists));
+                let jobs: Vec<_> = batch.at.iter().map(|&at| &jobs[at]).collect();
+                calls.push(push_command(&self.keys, &batch.shard, call, &jobs, if_exists));
             }
             let mut seen = redis::cmd("SADD");
             seen.arg(self.keys.topics_key()).arg(topic.as_str());
@@ -213,8 +213,12 @@ impl Queue {
             for (batch, reply) in some.iter().zip(replies) {
                 let reply = reply
                     .map_err(|error| if are_repeated { error.of_repetition() } else { error })?;
-                for (&at, value) in batch.at.iter().zip(array(reply)?) {
-                    words[at] = Some(Pushed::read(&value)?);
+                let replies = array(reply)?;
+                // One word stands for all jobs.
+                let all = if let [word] = &replies[..] { Some(Pushed::read(word)?) } else { None };
+                for (i, &at) in batch.at.iter().enumerate() {
+                    let own = replies.get(i).filter(|_| all.is_none());
+                    words[at] = own.map(Pushed::read).transpose()?.or(all);
                 }
             }
         }
@@ -249,15 +253,25 @@ fn batches(jobs: &[NewJob], shard_of_each: Vec<Shard>) -> Vec<Batch> {
     batches
 }
 
-fn push_command<'j>(
+fn push_command(
     keys: &Keys,
     shard: &Shard,
     numbered: &NumberedCall<'_>,
-    jobs: impl Iterator<Item = &'j NewJob>,
+    jobs: &[&NewJob],
     if_exists: IfExists,
 ) -> Cmd {
     let mut call = PUSH.call_with(&keys.of(shard), Some(keys.caller_key(shard, numbered.caller())));
     call.arg(format!("{} {}", if_exists.word(), numbered.number()));
+    let due = jobs.first().map(|job| job.due);
+    let is_plain = |job: &&NewJob| Some(job.due) == due && job.options.is_empty();
+    if let Some(due) = due.filter(|_| jobs.iter().all(is_plain)) {
+        call.arg(due.argument());
+        for job in jobs {
+            call.arg(job.id.as_bytes()).arg(&job.payload[..]);
+        }
+        return call;
+    }
+    call.arg("");
     for job in jobs {
         call.arg(job.id.as_bytes()).arg(job.due.argument());
         call.arg(&job.payload[..]).arg(job.options.to_json());

@@ -16,12 +16,11 @@ use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, count, optional_score, score, text, unexpected};
 use crate::wire::script::LEASE;
 
-/// Fields before the first job: ok or again, the token, two counts, a wait, two counts, the width.
-const HEAD: usize = 8;
-/// Fields of a job: id, due time, payload.
-const BARE: usize = 3;
-/// The same with options and attempts.
-const WHOLE: usize = 5;
+/// Fields of a reply with jobs: ok or again, the token, two counts, a wait, two counts, and columns of ids, due
+/// times and payloads.
+const BARE: usize = 10;
+/// The same with columns of options and attempts.
+const WHOLE: usize = 12;
 
 /// The fencing token of a lease: its expiry in µs on the clock of Redis, as text.
 #[derive(Clone, PartialEq, Eq)]
@@ -188,44 +187,21 @@ impl Leased {
     }
 
     fn read_jobs(fields: Vec<Value>, is_new: bool) -> Result<Self, QueueError> {
-        let count_of_values = fields.len();
+        let count_of_fields = fields.len();
+        if count_of_fields != BARE && count_of_fields != WHOLE {
+            return Err(QueueError::BadReply(format!("{count_of_fields} fields of leased jobs")));
+        }
         let mut fields = fields.into_iter().skip(1);
-        let mut next = || fields.next().ok_or_else(|| QueueError::BadReply("cut short".to_owned()));
+        let mut next = || fields.next().ok_or_else(cut_short);
         let token = Token::new(bytes(next()?)?);
         let (removed, expired) = (count(&next()?)?, count(&next()?)?);
         let wait = read_wait(&next()?)?;
         let at_once = usize::try_from(count(&next()?)?).unwrap_or_default();
         let suspects = count(&next()?)?;
-        let ahead = token.ahead();
+        let mut leases = read_columns(&token, at_once, next()?, next()?, next()?)?;
         // The reply omits options and attempts if no job of the topic has any.
-        let width = usize::try_from(count(&next()?)?).unwrap_or_default();
-        let values = count_of_values - HEAD;
-        if !(width == BARE || width == WHOLE) || !values.is_multiple_of(width) {
-            return Err(QueueError::BadReply(format!("{values} values of jobs of {width}")));
-        }
-        let mut leases = Vec::with_capacity(values / width);
-        for i in 0..values / width {
-            let id = JobId::from_redis(bytes(next()?)?);
-            let place = place(text(&next()?)?);
-            let payload = bytes(next()?)?;
-            leases.push(Lease {
-                id,
-                token: if i < at_once { token.clone() } else { ahead.clone() },
-                due_at_ms: 0,
-                place,
-                payload_bytes: payload.len(),
-                payload,
-                options: Ok(Options::default()),
-                failures: 0,
-                crashes: 0,
-                snoozes: 0,
-            });
-            let Some(lease) = leases.last_mut().filter(|_| width == WHOLE) else { continue };
-            lease.options = Options::from_json(&bytes(next()?)?);
-            let attempts = Attempts::unpack(score(text(&next()?)?));
-            lease.failures = attempts.failures;
-            lease.crashes = attempts.crashes;
-            lease.snoozes = attempts.snoozes;
+        if count_of_fields == WHOLE {
+            add_options_and_attempts(&mut leases, next()?, next()?)?;
         }
         if is_new {
             keep_order(&mut leases);
@@ -237,6 +213,78 @@ impl Leased {
     }
 }
 
+fn cut_short() -> QueueError {
+    QueueError::BadReply("cut short".to_owned())
+}
+
+/// The jobs of the columns that every reply has. A due time stands behind the number of the first job that has
+/// it, and holds until the next one; payloads come in parts.
+fn read_columns(
+    token: &Token,
+    at_once: usize,
+    ids: Value,
+    dues: Value,
+    payloads: Value,
+) -> Result<Vec<Lease>, QueueError> {
+    let ids = array(ids)?;
+    let dues = array(dues)?;
+    let mut dues = dues.chunks_exact(2).peekable();
+    let mut parts = array(payloads)?.into_iter();
+    let mut part = Vec::new().into_iter();
+    let ahead = token.ahead();
+    let mut leases = Vec::with_capacity(ids.len());
+    let mut due = 0.0;
+    for (i, id) in ids.into_iter().enumerate() {
+        let is_of_job = |due: &&[Value]| due[0] == Value::Int(i as i64 + 1);
+        if let Some([_, new]) = dues.next_if(is_of_job) {
+            due = place(text(new)?);
+        }
+        let payload = loop {
+            match part.next() {
+                Some(payload) => break bytes(payload)?,
+                None => part = array(parts.next().ok_or_else(cut_short)?)?.into_iter(),
+            }
+        };
+        leases.push(Lease {
+            id: JobId::from_redis(bytes(id)?),
+            token: if i < at_once { token.clone() } else { ahead.clone() },
+            due_at_ms: 0,
+            place: due,
+            payload_bytes: payload.len(),
+            payload,
+            options: Ok(Options::default()),
+            failures: 0,
+            crashes: 0,
+            snoozes: 0,
+        });
+    }
+    Ok(leases)
+}
+
+/// Adds the columns that a reply has if jobs of the topic have options or attempts.
+fn add_options_and_attempts(
+    leases: &mut [Lease],
+    options: Value,
+    attempts: Value,
+) -> Result<(), QueueError> {
+    let (options, attempts) = (array(options)?, array(attempts)?);
+    if options.len() != leases.len() || attempts.len() != leases.len() {
+        return Err(cut_short());
+    }
+    for ((lease, options), attempts) in leases.iter_mut().zip(options).zip(attempts) {
+        if options != Value::Nil {
+            lease.options = Options::from_json(&bytes(options)?);
+        }
+        if attempts != Value::Nil {
+            let attempts = Attempts::unpack(score(text(&attempts)?));
+            lease.failures = attempts.failures;
+            lease.crashes = attempts.crashes;
+            lease.snoozes = attempts.snoozes;
+        }
+    }
+    Ok(())
+}
+
 /// A due time with its place within the millisecond.
 fn place(text: &str) -> f64 {
     text.parse().unwrap_or_default()
@@ -246,9 +294,10 @@ fn place(text: &str) -> f64 {
 /// be that of an earlier job. Jobs are in the order of their scores, and ids ascend where these are equal, so
 /// an id that does not ascend has a later score.
 fn keep_order(leases: &mut [Lease]) {
-    let mut last: [Option<(JobId, f64)>; 3] = [None, None, None];
-    for lease in leases {
-        let options = lease.options.as_ref().ok();
+    // By priority, the last job that was met.
+    let mut last: [Option<usize>; 3] = [None, None, None];
+    for i in 0..leases.len() {
+        let options = leases[i].options.as_ref().ok();
         // Its due time is that of its permit, which says nothing of the order.
         if options.is_some_and(|options| options.key().is_some()) {
             continue;
@@ -259,13 +308,13 @@ fn keep_order(leases: &mut [Lease]) {
             Priority::Normal => (1, 0.0),
             Priority::Low => (2, PRIORITY_STEP as f64),
         };
-        if let Some((id, place)) = &last[class]
-            && lease.place <= *place
+        if let Some(before) = last[class].map(|before: usize| &leases[before])
+            && leases[i].place <= before.place
         {
-            let ascends = id.as_bytes() < lease.id.as_bytes();
-            lease.place = if ascends { *place } else { (place + shift).next_up() - shift };
+            let (ascends, place) = (before.id.as_bytes() < leases[i].id.as_bytes(), before.place);
+            leases[i].place = if ascends { place } else { (place + shift).next_up() - shift };
         }
-        last[class] = Some((lease.id.clone(), lease.place));
+        last[class] = Some(i);
     }
 }
 

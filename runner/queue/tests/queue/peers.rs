@@ -296,7 +296,7 @@ async fn requests_that_make_no_sense_say_so() {
     assert_eq!(fixture.settle(gone, Verdict::Ack).await, Settled::Lost);
     let nobodys = duebox_queue::Lease { token: Token::expiring_at_us(0), ..fake() };
     assert_eq!(fixture.settle(nobodys, Verdict::Ack).await, Settled::Lost);
-    let words: Vec<String> = PUSH.call(&fixture, &["replace", "dead", "yesterday", "p", ""]);
+    let words: Vec<String> = PUSH.call(&fixture, &["replace", "", "dead", "yesterday", "p", ""]);
     assert_eq!(words, ["bad_due"]);
     assert_eq!(fixture.snapshot().state(), before);
 }

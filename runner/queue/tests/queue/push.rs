@@ -163,18 +163,18 @@ async fn due_times_have_bounds_and_what_is_out_of_them_writes_nothing() {
         "9999999999999999999999999",
     ];
     for due in bad {
-        let words: Vec<String> = script::PUSH.call(&fixture, &["keep", "a", due, "p", ""]);
+        let words: Vec<String> = script::PUSH.call(&fixture, &["keep", "", "a", due, "p", ""]);
         assert_eq!(words, ["bad_due"], "{due}");
         assert_eq!(fixture.keys(), Vec::<String>::new(), "{due}");
     }
     for (i, due) in good.into_iter().enumerate() {
         let id = i.to_string();
-        let words: Vec<String> = script::PUSH.call(&fixture, &["keep", &id, due, "p", ""]);
+        let words: Vec<String> = script::PUSH.call(&fixture, &["keep", "", &id, due, "p", ""]);
         assert_eq!(words, ["pushed"], "{due}");
     }
     // A bad one among good ones is refused alone, and a live one keeps what it has.
     let before = fixture.snapshot();
-    let args = ["replace", "0", "5", "other", "", "new", "0", "p", ""];
+    let args = ["replace", "", "0", "5", "other", "", "new", "0", "p", ""];
     let words: Vec<String> = script::PUSH.call(&fixture, &args);
     assert_eq!(words, ["bad_due", "pushed"]);
     let after = fixture.snapshot();

@@ -61,16 +61,16 @@ pub(crate) fn many<'a>(head: &[&'a str], entry: &[&'a str], count: usize) -> Vec
 #[tokio::test]
 async fn push() {
     let good = ["a", "0", "p", ""];
-    let over = many(&["keep"], &good, 1_001);
-    let cut = [&["keep"][..], &good, &good[..3]].concat();
-    let options = [&["keep"][..], &good, &["b", "0", "p", "{"]].concat();
+    let over = many(&["keep", ""], &good, 1_001);
+    let cut = [&["keep", ""][..], &good, &good[..3]].concat();
+    let options = [&["keep", ""][..], &good, &["b", "0", "p", "{"]].concat();
     refuses(
         &PUSH,
         &[
             (&[], "1 to 1000 jobs"),
             (&over, "1 to 1000 jobs"),
             (&cut, "1 to 1000 jobs"),
-            (&[&["often"][..], &good].concat(), "no mode often"),
+            (&[&["often", ""][..], &good].concat(), "no mode often"),
             (&options, "options of job 2 are not JSON"),
         ],
     )

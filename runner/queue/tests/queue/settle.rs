@@ -71,6 +71,44 @@ async fn a_batch_of_mixed_verdicts_answers_each_its_own() {
     assert_eq!(fixture.snapshot().state(), after.state());
 }
 
+/// Larger groups of acks are settled as a whole; with what does not fit, id by id.
+#[tokio::test]
+async fn acks_under_one_token_are_settled_together() {
+    use Settled::{Done, Lost};
+    let fixture = Fixture::new().await;
+    let names = ["f", "b", "a", "e", "d", "c", "g", "h"];
+    let mut leases = leased(&fixture, &names).await;
+    let twins: Vec<_> = leases.iter().map(twin).collect();
+    let last = leases.split_off(6);
+    let ack = |leases: Vec<Lease>| {
+        leases.into_iter().map(|lease| lease.settle(Verdict::Ack)).collect::<Vec<_>>()
+    };
+    // Six of the eight ids of the token, then all of them again: two are new.
+    assert_eq!(fixture.settle_many(&ack(leases)).await, [Done; 6]);
+    let again = fixture.settle_many(&ack(twins)).await;
+    assert_eq!(again, [Lost, Lost, Lost, Lost, Lost, Lost, Done, Done]);
+    assert_eq!(fixture.settle_many(&ack(last)).await, [Lost; 2]);
+    assert_eq!(fixture.keys(), Vec::<String>::new());
+}
+
+/// An id that is acked twice in one call, in groups of any size or alone, is settled once.
+#[tokio::test]
+async fn an_id_in_two_groups_of_one_call_is_settled_once() {
+    use Settled::{Done, Lost, Released};
+    let fixture = Fixture::new().await;
+    let leases = leased(&fixture, &["a", "b", "c", "d", "e", "f"]).await;
+    let settle = |at: usize, verdict| twin(&leases[at]).settle(verdict);
+    let mut settlements: Vec<_> = (0..5).map(|at| settle(at, Verdict::Ack)).collect();
+    settlements.push(settle(5, release()));
+    settlements.extend((0..6).map(|at| settle(at, Verdict::Ack)));
+    settlements.push(settle(4, release()));
+    let settled = fixture.settle_many(&settlements).await;
+    assert_eq!(settled[..5], [Done; 5]);
+    assert_eq!(settled[5], Released);
+    assert_eq!(settled[6..], [Lost; 7]);
+    assert_eq!(fixture.lease_up_to(9).await.len(), 1, "the released one");
+}
+
 #[tokio::test]
 async fn a_release_spends_nothing_and_keeps_the_due_time() {
     let fixture = Fixture::new().await;

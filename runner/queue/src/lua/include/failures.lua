@@ -8,9 +8,10 @@ local function attempts_of(id)
 end
 local function crashes_in(attempts) return math.floor(attempts / CRASH) % 1000 end
 local function snoozes_in(attempts) return math.floor(attempts % SUSPECT / SNOOZE) end
-local function forget_failures(ids)
+-- Forgets the failures of ids, or of those from `first` to `last`.
+local function forget_failures(ids, first, last)
   -- Most topics have neither key most of the time; this check is cheaper than a thousand lookups.
   if #ids == 0 or redis.call('EXISTS', ATTEMPTS, ERRORS) == 0 then return end
-  redis.call('HDEL', ATTEMPTS, unpack(ids))
-  redis.call('HDEL', ERRORS, unpack(ids))
+  redis.call('HDEL', ATTEMPTS, unpack(ids, first or 1, last or #ids))
+  redis.call('HDEL', ERRORS, unpack(ids, first or 1, last or #ids))
 end

@@ -9,7 +9,9 @@
 local compares_bytes = 'B' < 'a'
 
 -- All digits of a score.
-local function exact(score) return string.format('%.17g', score) end
+local function exact(score)
+  return score % 1 == 0 and whole(score) or string.format('%.17g', score)
+end
 
 local function next_score(score)
   local _, exponent = math.frexp(score)
@@ -46,12 +48,14 @@ end
 -- The score of one job behind all others of its millisecond.
 local function score_in(stage, ms, id) return score_behind(tail_of(stage, ms), ms, id) end
 
--- Adds jobs to a stage: scores and ids alternate, in their order. The last job goes first: Redis looks for a
--- place in a small sorted set from its front, and reading a score with a fraction is expensive.
+-- Adds jobs to a stage: scores and ids alternate, in their order, which is reversed. The last job goes first:
+-- Redis looks for a place in a small sorted set from its front, and reading a score with a fraction is
+-- expensive.
 local function add_in_order(stage, entries)
-  local reversed, count = {}, #entries
-  for i = 1, count, 2 do
-    reversed[i], reversed[i + 1] = entries[count - i], entries[count - i + 1]
+  local count = #entries
+  for i = 1, count / 2, 2 do
+    local j = count - i
+    entries[i], entries[i + 1], entries[j], entries[j + 1] = entries[j], entries[j + 1], entries[i], entries[i + 1]
   end
-  redis.call('ZADD', stage, unpack(reversed))
+  redis.call('ZADD', stage, unpack(entries))
 end

@@ -9,9 +9,10 @@
 --       the topic must have limits
 -- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
 --         counts removed and expired, the ms after which more may be leased or '', how many jobs start at
---         once, how many suspects stay in ready, how many values are given for each job, and those: id, due,
---         payload, and, unless no job of the topic has any, options or '' and attempts or ''. The fraction
---         of a due time is at most its place within the millisecond
+--         once, how many suspects stay in ready, and the jobs in columns: ids; due times, each behind the
+--         number of the first job that has it, which the next ones share; payloads, in parts; and, unless no
+--         job of the topic has any, options or nil, and attempts or nil. The fraction of a due time is at
+--         most its place within the millisecond
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
 --         no limits: the topic must have some, so Redis has lost them
@@ -44,8 +45,10 @@ if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at onc
 -- Replaces the admission time of jobs that hold a permit by their due time.
 local function true_dues(ids, dues)
   if not has_permits then return end
+  local due
   for i, permit in ipairs(redis.call('HMGET', TURNS_OF, unpack(ids))) do
-    dues[i] = permit and string.match(permit, '^(%d+) ') or dues[i]
+    due = dues[i] or due
+    dues[i] = permit and string.match(permit, '^(%d+) ') or due
   end
 end
 
@@ -59,38 +62,76 @@ local function is_suspect(attempts)
   return counted >= SUSPECT or crashes_in(counted) > 0
 end
 
--- Adds to the reply those of `ids` that will run. Returns the ids of the others (superseded, without a
--- payload, expired, suspects that would not start at once), and before the last of these, of those that
--- will run. A repeated call finds none expired and none suspect: its jobs are leased already.
+-- Jobs are held in columns, each of which Redis has read as it is: `ids`; `dues`, where there is none that of
+-- the job before holds; `payloads`, in parts; and, unless no job of the topic has any, `options` and `attempts`.
 local has_pending = redis.call('EXISTS', PENDING) == 1
 local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
--- Each job of a reply has so many values.
-local values_per_job = is_bare and 3 or 5
-local function add_runnable(reply, ids, dues, is_repeated, payloads)
-  local superseded, missing, expired, leased, suspects = {}, {}, {}, {}, {}
+local function read_options_and_attempts(jobs)
+  jobs.options = is_bare and {} or redis.call('HMGET', OPTS, unpack(jobs.ids))
+  jobs.attempts = is_bare and {} or redis.call('HMGET', ATTEMPTS, unpack(jobs.ids))
+end
+
+-- The ids of the jobs that will not run (superseded, without a payload, expired, suspects that would not
+-- start at once), and the numbers of all of these. A repeated call finds none expired and none suspect: its
+-- jobs are leased already.
+local function sort_out(jobs, is_repeated)
+  local superseded, missing, expired, suspects, dropped = {}, {}, {}, {}, {}
+  local ids, dues, options, attempts = jobs.ids, jobs.dues, jobs.options, jobs.attempts
   local successors = has_pending and redis.call('ZMSCORE', PENDING, unpack(ids)) or {}
-  payloads = payloads or redis.call('HMGET', JOBS, unpack(ids))
-  local options = not is_bare and redis.call('HMGET', OPTS, unpack(ids)) or {}
-  local attempts = not is_bare and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
   local may_expire = not is_repeated and (limits.ttl > 0 or #options > 0)
-  local last = #reply
-  for i, id in ipairs(ids) do
-    if successors[i] then
-      superseded[#superseded + 1] = id
-    elseif not payloads[i] then
-      missing[#missing + 1] = id
-    elseif may_expire and not attempts[i] and is_expired(dues[i], options[i]) then
-      expired[#expired + 1] = { id = id, payload = payloads[i], options = options[i], info = expired_info }
-    elseif not is_repeated and #leased >= at_once and attempts[i] and is_suspect(attempts[i]) then
-      suspects[#suspects + 1] = id
-    else
-      leased[#leased + 1] = id
-      reply[last + 1], reply[last + 2], reply[last + 3] = id, dues[i], payloads[i]
-      if not is_bare then reply[last + 4], reply[last + 5] = options[i] or '', attempts[i] or '' end
-      last = last + values_per_job
+  local i, leased, due = 0, 0, nil
+  for _, part in ipairs(jobs.payloads) do
+    for number = 1, #part do
+      i = i + 1
+      due = dues[i] or due
+      local payload = part[number]
+      if successors[i] then
+        superseded[#superseded + 1], dropped[i] = ids[i], true
+      elseif not payload then
+        missing[#missing + 1], dropped[i] = ids[i], true
+      elseif may_expire and not attempts[i] and is_expired(due, options[i]) then
+        expired[#expired + 1] = { id = ids[i], payload = payload, options = options[i], info = expired_info }
+        dropped[i] = true
+      elseif not is_repeated and leased >= at_once and attempts[i] and is_suspect(attempts[i]) then
+        suspects[#suspects + 1], dropped[i] = ids[i], true
+      else
+        leased = leased + 1
+      end
     end
   end
-  return superseded, missing, expired, leased, suspects
+  return superseded, missing, expired, suspects, dropped
+end
+
+-- The same jobs without those of these numbers.
+local function without(jobs, dropped)
+  if not next(dropped) then return jobs end
+  local kept, payloads, i, due = { ids = {}, dues = {}, options = {}, attempts = {} }, {}, 0, nil
+  for _, part in ipairs(jobs.payloads) do
+    for _, payload in ipairs(part) do
+      i = i + 1
+      due = jobs.dues[i] or due
+      if not dropped[i] then
+        local number = #kept.ids + 1
+        kept.ids[number], kept.dues[number], payloads[number] = jobs.ids[i], due, payload
+        kept.options[number], kept.attempts[number] = jobs.options[i], jobs.attempts[i]
+      end
+    end
+  end
+  kept.payloads = { payloads }
+  return kept
+end
+
+local function add_columns(reply, jobs)
+  local dues, last = {}, nil
+  for i = 1, #jobs.ids do
+    local due = jobs.dues[i]
+    if due and due ~= last then
+      dues[#dues + 1], dues[#dues + 2], last = i, due, due
+    end
+  end
+  reply[8], reply[9], reply[10] = jobs.ids, dues, jobs.payloads
+  if not is_bare then reply[11], reply[12] = jobs.options, jobs.attempts end
+  return reply
 end
 
 local function return_permits(ids)
@@ -105,25 +146,35 @@ local repeated_token = redis.call('ZSCORE', HOLDERS, call_id)
 if repeated_token and tonumber(repeated_token) > now_us then
   expect_failures()
   expect_permits()
-  local reply = { 'again', repeated_token, 0, 0, '', 0, 0, values_per_job }
+  local ids, dues, leased_at_once = {}, {}, 0
   for ahead = 0, 1 do
     local token = whole(tonumber(repeated_token) + ahead)
-    local ids = redis.call('ZRANGEBYSCORE', UNACK, token, token, 'LIMIT', 0, BATCH_MAX)
-    if #ids > 0 then
-      local dues = {}
-      for i = 1, #ids do dues[i] = whole(math.floor(tonumber(repeated_token) / 1000) - lease_ms) end
-      true_dues(ids, dues)
-      local superseded, _, _, leased = add_runnable(reply, ids, dues, true)
-      if ahead == 0 then reply[6] = #leased end
-      if #superseded > 0 then
-        redis.call('ZREM', UNACK, unpack(superseded))
-        forget_failures(superseded)
-        return_permits(superseded)
-        -- Their successors need wait no longer.
-        wake(now_ms)
-      end
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, token, token, 'LIMIT', 0, BATCH_MAX - #ids)) do
+      ids[#ids + 1] = id
+    end
+    if ahead == 0 then leased_at_once = #ids end
+  end
+  local jobs, dropped = { ids = ids, dues = dues, options = {}, attempts = {}, payloads = {} }, {}
+  if #ids > 0 then
+    dues[1] = whole(math.floor(tonumber(repeated_token) / 1000) - lease_ms)
+    true_dues(ids, dues)
+    jobs.payloads[1] = redis.call('HMGET', JOBS, unpack(ids))
+    read_options_and_attempts(jobs)
+    local superseded, _, _, _, not_running = sort_out(jobs, true)
+    dropped = not_running
+    if #superseded > 0 then
+      redis.call('ZREM', UNACK, unpack(superseded))
+      forget_failures(superseded)
+      return_permits(superseded)
+      -- Their successors need wait no longer.
+      wake(now_ms)
     end
   end
+  local reply = { 'again', repeated_token, 0, 0, '', leased_at_once, 0 }
+  for i = 1, leased_at_once do
+    if dropped[i] then reply[6] = reply[6] - 1 end
+  end
+  add_columns(reply, without(jobs, dropped))
   forget_expired_calls()
   if admitted > 0 then wake(now_ms) end
   return reply
@@ -141,7 +192,8 @@ if limits.paused then return lease_nothing({ 'paused' }) end
 local has_limits = limits.per_key > 0 or limits.max_running > 0 or limits.rate_us or limits.ttl > 0
   or limits.priorities_share
 if ARGV[8] == '1' and not has_limits then return lease_nothing({ 'no limits' }) end
-if redis.call('EXISTS', READY) == 0 then return lease_nothing({ 'empty', '' }) end
+local ready_count = redis.call('ZCARD', READY)
+if ready_count == 0 then return lease_nothing({ 'empty', '' }) end
 
 -- How many jobs the limits of the topic let this call have.
 local room = jobs_max
@@ -167,12 +219,6 @@ if limits.rate_us then
 end
 
 local newest_due = min_age > 0 and now_ms - min_age or DUE_MAX
--- The score range of each priority, highest first.
-local RANGES = {
-  { '-inf', '(' .. whole(newest_due + 1 - PRIORITY_STEP) },
-  { '(' .. whole(-DUE_MAX), '(' .. whole(newest_due + 1) },
-  { '(' .. whole(DUE_MAX), min_age > 0 and '(' .. whole(newest_due + 1 + PRIORITY_STEP) or '+inf' },
-}
 -- Of ten jobs, six are high, three normal and one low if all three wait.
 local SHARES = { 1, 2, 1, 1, 2, 1, 1, 2, 1, 3 }
 
@@ -181,9 +227,15 @@ local next_position
 
 -- Selects jobs by priority; returns ids and scores.
 local function select_by_priority()
+  -- The score range of each priority, highest first.
+  local ranges = {
+    { '-inf', '(' .. whole(newest_due + 1 - PRIORITY_STEP) },
+    { '(' .. whole(-DUE_MAX), '(' .. whole(newest_due + 1) },
+    { '(' .. whole(DUE_MAX), min_age > 0 and '(' .. whole(newest_due + 1 + PRIORITY_STEP) or '+inf' },
+  }
   -- The first jobs of each priority, each id followed by its score, and the index of the next one.
   local first, next_of = {}, { 1, 1, 1 }
-  for priority, range in ipairs(RANGES) do
+  for priority, range in ipairs(ranges) do
     first[priority] = redis.call('ZRANGEBYSCORE', READY, range[1], range[2], 'WITHSCORES', 'LIMIT', 0, room)
   end
   local position = 0
@@ -208,16 +260,14 @@ end
 
 -- The first jobs of ready, and their scores.
 local function first_in_ready()
-  local few = redis.call('ZRANGE', READY, 0, math.min(room, FEW) - 1, 'WITHSCORES')
-  if room <= FEW or #few < 2 * FEW then
-    local ids, scores = {}, {}
-    for i = 1, #few, 2 do ids[#ids + 1], scores[#scores + 1] = few[i], few[i + 1] end
-    return ids, scores
+  local function read(...) return redis.call('ZRANGE', READY, 0, room - 1, ...) end
+  if math.min(room, ready_count) > FEW then
+    local ids = read()
+    return ids, scores_in_order(READY, ids, function() return read('WITHSCORES') end)
   end
-  local ids = redis.call('ZRANGE', READY, 0, room - 1)
-  return ids, scores_in_order(READY, ids, function()
-    return redis.call('ZRANGE', READY, 0, room - 1, 'WITHSCORES')
-  end)
+  local few, ids, scores = read('WITHSCORES'), {}, {}
+  for i = 1, #few, 2 do ids[#ids + 1], scores[#scores + 1] = few[i], few[i + 1] end
+  return ids, scores
 end
 
 -- The due time behind a score, with its place within the millisecond; times up to the year 5138 have 14
@@ -255,33 +305,46 @@ local wait = ''
 if min_age > 0 and #candidates < room then wait = wait_for_age() end
 if #candidates == 0 then return lease_nothing({ 'empty', wait }) end
 
--- Takes the jobs whose payloads are within the bound. With a bound the payloads are read in parts, so that
--- not many more bytes are read than returned; to ask for each length first would take longer. A part is
--- larger than the one before if that was small.
-local PART_FIRST, PART_MAX, SMALL = 32, 256, 1024
-local ids, dues, payloads, bytes = {}, {}, {}, 0
+-- Reads the payloads of the first candidates, within the bound. They are read in parts, so that not many more
+-- bytes are read than returned; to ask for each length first would take longer. A part is larger than the
+-- one before if that was small. A part of about 16 KiB costs Redis least: that fits into one buffer.
+local PART_FIRST, PART_MAX, SMALL = 8, 64, 1024
 local function read_payloads()
-  local at, part_max = 1, bytes_max > 0 and PART_FIRST or #candidates
+  local parts, at, part_max, bytes = {}, 1, PART_FIRST, 0
   while at <= #candidates do
-    local last, before = math.min(at + part_max - 1, #candidates), bytes
-    for _, payload in ipairs(redis.call('HMGET', JOBS, unpack(candidates, at, last))) do
+    local part = redis.call('HMGET', JOBS, unpack(candidates, at, math.min(at + part_max - 1, #candidates)))
+    local before = bytes
+    for i = 1, #part do
+      local payload = part[i]
       if payload then bytes = bytes + #payload end
-      if bytes_max > 0 and bytes > bytes_max and at > 1 then return false end
-      ids[at], dues[at], payloads[at] = candidates[at], due_of(scores[at]), payload
-      at = at + 1
+      if bytes_max > 0 and bytes > bytes_max and at + i > 2 then
+        parts[#parts + 1] = { unpack(part, 1, i - 1) }
+        return parts, at + i - 2
+      end
     end
-    local is_small = bytes - before <= part_max * SMALL
-    part_max = is_small and math.min(2 * part_max, PART_MAX) or PART_FIRST
+    parts[#parts + 1] = part
+    at = at + #part
+    part_max = bytes - before <= #part * SMALL and math.min(2 * part_max, PART_MAX) or PART_FIRST
   end
-  return true
+  return parts, #candidates
 end
-if not read_payloads() then wait = '0' end
-true_dues(ids, dues)
+
+local jobs, read = { ids = candidates, dues = {} }, 0
+jobs.payloads, read = read_payloads()
+if read < #candidates then
+  wait = '0'
+  jobs.ids = { unpack(candidates, 1, read) }
+end
+for i, score in pairs(scores) do jobs.dues[i] = due_of(score) end
+local ids = jobs.ids
+true_dues(ids, jobs.dues)
+read_options_and_attempts(jobs)
+local superseded, missing, expired, suspects, dropped = sort_out(jobs, false)
+jobs = without(jobs, dropped)
+local leased = jobs.ids
 local token = whole(token_at(now_us + lease_ms * 1000))
 local token_ahead = whole(tonumber(token) + 1)
-local reply = { 'ok', token, 0, 0, '', 0, 0, values_per_job }
-local superseded, missing, expired, leased, suspects = add_runnable(reply, ids, dues, false, payloads)
-reply[6], reply[7] = math.min(at_once, #leased), #suspects
+local reply = { 'ok', token, 0, 0, '', math.min(at_once, #leased), #suspects }
 
 -- 3. Write.
 expect_zsets(UNACK)
@@ -320,23 +383,25 @@ reply[3], reply[4] = #superseded + #missing - #expired, #expired
 if admitted > 0 then wake(now_ms) end
 
 if #leased > 0 then
-  local to_unack = {}
-  for i, id in ipairs(leased) do
-    to_unack[2 * i - 1], to_unack[2 * i] = i <= at_once and token or token_ahead, id
+  -- The last one goes first, as its place is found sooner in front of the others.
+  local to_unack, count = {}, #leased
+  for i = 1, count do
+    local number = count + 1 - i
+    to_unack[2 * i - 1], to_unack[2 * i] = number <= at_once and token or token_ahead, leased[number]
   end
-  if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < #leased then
+  if redis.call('ZADD', UNACK, 'NX', unpack(to_unack)) < count then
     -- A leased id was put into ready by hand: it is removed, never leased twice.
-    local scores = redis.call('ZMSCORE', UNACK, unpack(leased))
-    local own_reply = { 'ok', token, reply[3], reply[4], '', 0, #suspects, values_per_job }
-    for i = 1, #leased do
-      if scores[i] == to_unack[2 * i - 1] then
-        if i <= at_once then own_reply[6] = own_reply[6] + 1 end
-        for from = 9 + values_per_job * (i - 1), 8 + values_per_job * i do own_reply[#own_reply + 1] = reply[from] end
-      else
-        own_reply[3] = own_reply[3] + 1
+    local tokens = redis.call('ZMSCORE', UNACK, unpack(leased))
+    local not_ours, own_at_once = {}, 0
+    for i = 1, count do
+      if tokens[i] ~= (i <= at_once and token or token_ahead) then
+        not_ours[i] = true
+        reply[3] = reply[3] + 1
+      elseif i <= at_once then
+        own_at_once = own_at_once + 1
       end
     end
-    reply = own_reply
+    jobs, reply[6] = without(jobs, not_ours), own_at_once
   end
   redis.call('ZADD', HOLDERS, token, call_id)
   if limits.rate_us then
@@ -348,4 +413,4 @@ if wait_us and #ids >= room then
   wait = whole(math.max(0, math.ceil((ahead_us + limits.rate_us - burst_us) / 1000)))
 end
 reply[5] = wait
-return reply
+return add_columns(reply, jobs)

@@ -94,14 +94,15 @@ if pending_first and (pending_first < DUE_MIN or score_at(PENDING, -1) > DUE_MAX
 end
 local retry_first, retry_first_text = score_at(RETRY, 0)
 
--- Puts due jobs into ready; ids and due times are in the order of their stage, which they keep.
+-- Puts due jobs into ready; ids and due times are in the order of their stage, which they keep. A job without
+-- a due time has that of the one before.
 local function make_ready(ids, dues)
   local has_options = has_permits or limits.per_key > 0 or redis.call('EXISTS', OPTS) == 1
   local options = has_options and redis.call('HMGET', OPTS, unpack(ids)) or {}
   local to_ready, tails = {}, {}
   local last_text, due, shift, tail
   for i, id in ipairs(ids) do
-    if dues[i] ~= last_text then
+    if dues[i] and dues[i] ~= last_text then
       last_text = dues[i]
       local due_before = due
       due = tonumber(last_text)
@@ -152,7 +153,7 @@ if #ids > 0 then
   local due_of_promoted, promoted = {}, {}
   local last_text, is_bad, due
   for i, id in ipairs(ids) do
-    if dues[i] ~= last_text then
+    if dues[i] and dues[i] ~= last_text then
       last_text = dues[i]
       local score = tonumber(last_text)
       is_bad = score ~= 0 and score < DUE_MIN

@@ -80,13 +80,23 @@ local single_tokens = #single_ids > 0 and redis.call('ZMSCORE', UNACK, unpack(si
 -- The due time of the successor of each, if it has one.
 local single_successors = #single_ids > 0 and redis.call('ZMSCORE', PENDING, unpack(single_ids))
 
-local letters, settled_ids = {}, {}
+-- The letters of the verdicts in order, each of one or of a whole group.
+local letters = {}
+-- By token its ids that were looked up: true while they are leased under it, false if they are not or no more.
+local leased_by_token = {}
+local function leased_under(token)
+  local leased = leased_by_token[token] or {}
+  leased_by_token[token] = leased
+  return leased
+end
 local LETTERS = {
   done = 'd', superseded = 's', cancelled = 'c', released = 'r', retry = 't', snoozed = 'z', dead = 'x',
 }
 -- Ids: whose lease ends, whose attempts and errors are removed, whose payload and options are removed, and
 -- whose permit is returned. And the jobs that die.
 local ended_ids, to_forget, to_delete, to_return_permit, deaths = {}, {}, {}, {}, {}
+-- Groups of acks that end all their leases and delete all their jobs: their ids are not copied.
+local whole_groups = {}
 local to_ready, to_retry, to_attempts, to_errors = {}, {}, {}, {}
 local to_unique, to_outbox = {}, {}
 local to_done, to_done_jobs, to_done_info, to_done_result, without_payload, without_result =
@@ -169,33 +179,35 @@ local function put_back(id, at)
   return 'snoozed'
 end
 
--- The ids of a group of acks that are leased under its token. Unless the token holds many other ids,
--- reading the ids of the token is half the work of reading the token of each id.
+-- Looks up which ids of a group of acks are leased under its token. Unless the token holds many other ids,
+-- reading the ids of the token is half the work of reading the token of each id. Returns true if the token
+-- holds as many ids as the group has.
 local FEW = 4
-local function leased_under(acks)
-  local leased = {}
+local function look_up(acks, leased)
   local size, token = acks.last - acks.first + 1, acks.token
   -- Only if the token reads back as the same digits.
   local is_score = size > FEW and #token <= 16 and whole(tonumber(token)) == token
   if is_score and redis.call('ZCOUNT', UNACK, token, token) <= 2 * size then
-    for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNACK, token, token)) do leased[id] = true end
-    return leased
+    local ids = redis.call('ZRANGEBYSCORE', UNACK, token, token)
+    for i = 1, #ids do
+      local id = ids[i]
+      if leased[id] == nil then leased[id] = true end
+    end
+    return #ids == size
   end
   for i, score in ipairs(redis.call('ZMSCORE', UNACK, unpack(ARGV, acks.first, acks.last))) do
-    if score == token then leased[ARGV[acks.first + i - 1]] = true end
+    local id = ARGV[acks.first + i - 1]
+    if leased[id] == nil then leased[id] = score == token end
   end
-  return leased
+  return false
 end
 
-local function settle_acks(acks)
-  local leased = leased_under(acks)
-  local are_few = acks.last - acks.first < FEW
-  local successors = (are_few or redis.call('EXISTS', PENDING) == 1)
-    and redis.call('ZMSCORE', PENDING, unpack(ARGV, acks.first, acks.last))
+-- Settles a group of acks id by id.
+local function settle_each(acks, leased, successors)
   for at = acks.first, acks.last do
     local id = ARGV[at]
-    if leased[id] and not settled_ids[id] then
-      settled_ids[id] = true
+    if leased[id] then
+      leased[id] = false
       letters[#letters + 1] = 'd'
       ended_ids[#ended_ids + 1] = id
       to_forget[#to_forget + 1] = id
@@ -208,11 +220,32 @@ local function settle_acks(acks)
   end
 end
 
+local function settle_acks(acks)
+  local size, leased = acks.last - acks.first + 1, leased_under(acks.token)
+  local is_large = size > FEW
+  acks.is_all_of_token = look_up(acks, leased)
+  local successors = (not is_large or redis.call('EXISTS', PENDING) == 1)
+    and redis.call('ZMSCORE', PENDING, unpack(ARGV, acks.first, acks.last))
+  if not is_large or successors or has_permits then return settle_each(acks, leased, successors) end
+  local at = acks.first
+  while at <= acks.last and leased[ARGV[at]] do
+    leased[ARGV[at]] = false
+    at = at + 1
+  end
+  if at > acks.last then
+    whole_groups[#whole_groups + 1] = acks
+    letters[#letters + 1] = string.rep('d', size)
+    return
+  end
+  for settled = acks.first, at - 1 do leased[ARGV[settled]] = true end
+  settle_each(acks, leased, successors)
+end
+
 -- A single verdict.
 local function settle_one(i)
   local id, at, successor = single_ids[i], single_at[i], single_successors[i]
-  local verdict, word = ARGV[at + 2], nil
-  if settled_ids[id] or single_tokens[i] ~= ARGV[at + 1] then
+  local verdict, word, leased = ARGV[at + 2], nil, leased_under(ARGV[at + 1])
+  if leased[id] == false or single_tokens[i] ~= ARGV[at + 1] then
     letters[#letters + 1] = 'l'
     return
   end
@@ -226,7 +259,7 @@ local function settle_one(i)
   else
     word = put_back(id, at)
   end
-  settled_ids[id] = true
+  leased[id] = false
   letters[#letters + 1] = LETTERS[word]
   ended_ids[#ended_ids + 1] = id
   if word ~= 'released' and word ~= 'retry' and word ~= 'snoozed' then
@@ -241,11 +274,11 @@ end
 for _, verdict in ipairs(verdicts) do
   if type(verdict) == 'table' then settle_acks(verdict) else settle_one(verdict) end
 end
-if #ended_ids == 0 then return table.concat(letters) end
+if #ended_ids + #whole_groups == 0 then return table.concat(letters) end
 
 -- 3. Write.
 local has_options = false
-if #to_delete > 0 then
+if #to_delete + #whole_groups > 0 then
   expect_hashes(JOBS)
   has_options = redis.call('HLEN', OPTS) > 0
 end
@@ -260,7 +293,17 @@ if #to_done > 0 then
   expect_zsets(DONE)
 end
 if #to_return_permit > 0 then expect_permits() end
-redis.call('ZREM', UNACK, unpack(ended_ids))
+for _, acks in ipairs(whole_groups) do
+  if acks.is_all_of_token then
+    redis.call('ZREMRANGEBYSCORE', UNACK, acks.token, acks.token)
+  else
+    redis.call('ZREM', UNACK, unpack(ARGV, acks.first, acks.last))
+  end
+  forget_failures(ARGV, acks.first, acks.last)
+  redis.call('HDEL', JOBS, unpack(ARGV, acks.first, acks.last))
+  if has_options then redis.call('HDEL', OPTS, unpack(ARGV, acks.first, acks.last)) end
+end
+if #ended_ids > 0 then redis.call('ZREM', UNACK, unpack(ended_ids)) end
 bury(deaths)
 forget_failures(to_forget)
 if #to_delete > 0 then
