@@ -103,8 +103,11 @@ impl Move {
         self.wait_closed(OURS);
     }
 
-    /// The keys of the other queue begin with this, which the plan says, too, and ours with ours.
-    fn keys_are_apart(&self, prefix: &str) {
+    /// While a job waits in the other queue, its keys begin with this, which the plan says, too, and ours with ours.
+    fn keys_are_apart(&self, language: &str, prefix: &str) {
+        let later = self.page.blocks(language)[0];
+        let later = later.replace("6379", &self.redis.server().port().to_string());
+        run(program(language, &later.replace(THEIRS, "A-2"), &self.folder("later")));
         let keys = self.redis.cli(&["KEYS", "*"]);
         let (ours, theirs): (Vec<&str>, Vec<&str>) =
             keys.lines().partition(|key| key.starts_with("duebox:"));
@@ -161,8 +164,8 @@ fn moves_in_go(queue: &str, prefix: &str) {
     let daemon = moving.daemon(&moving.go_project(3));
     moving.runs_ours("go", 1);
     is_done(&daemon);
-    moving.keys_are_apart(prefix);
     moving.is_drained();
+    moving.keys_are_apart("go", prefix);
 }
 
 #[test]
@@ -187,8 +190,8 @@ fn a_topic_moves_from_bullmq() {
     let daemon = moving.daemon(&folder);
     moving.runs_ours("js", 1);
     is_done(&daemon);
-    moving.keys_are_apart("bull:");
     moving.is_drained();
+    moving.keys_are_apart("js", "bull:");
 }
 
 #[test]

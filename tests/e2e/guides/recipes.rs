@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use duebox_harness::{duebox_binary, eventually};
 use duebox_job::FailureClass;
+use serde_json::Value;
 
 use crate::support::fixture::Fixture;
 use crate::support::page::Page;
@@ -50,7 +51,7 @@ fn the_page_about_apis_works() {
     let recipe = Recipe::read("calling-apis");
     recipe.fixture.write("capture.ts", recipe.page.blocks("ts")[0]);
     recipe.manifest();
-    assert_eq!(recipe.page.blocks("sh"), ["duebox test\n"]);
+    assert_eq!(recipe.page.blocks("sh"), ["duebox test"]);
     let printed = recipe.passed_cases("capture.toml");
     assert!(printed.contains("\n4 passed, 0 failed in "), "{printed}");
 }
@@ -64,8 +65,8 @@ fn the_page_about_effects_works() {
     assert!(printed.contains("\n2 passed, 0 failed in "), "{printed}");
     // A mark prevents the second request, for which there is no recorded response.
     recipe.fixture.write("kv.json", "{\"sent/42\": \"1\"}");
-    recipe.fixture.write("none.toml", "");
-    let again = "duebox invoke --topic notify --id 42 --payload '{}' --kv kv.json --http none.toml";
+    fs::create_dir(recipe.fixture.path("none")).unwrap();
+    let again = "duebox invoke --topic notify --id 42 --payload '{}' --kv kv.json --http none";
     let printed = recipe.run(again);
     assert!(
         printed.contains("verdict  ack") && printed.contains("sent by an earlier"),
@@ -81,23 +82,25 @@ fn the_page_about_retries_works() {
     let _daemon = recipe.fixture.start();
     let page = recipe.page.part("## Dead jobs");
     let [push, look, requeue] = page.blocks("sh")[..] else { panic!("{}", page.text()) };
-    let deaths = |number: u64| {
+    let dies_again = |before: u64| {
+        let mut died = 0;
         eventually("the job is dead", || {
-            let info = recipe.run("duebox get payment.poll p1 --json");
-            let info: serde_json::Value = serde_json::from_str(&info).unwrap();
-            let died = info["dead"]["info"]["deaths"].as_u64().unwrap_or(1);
-            info["state"] == "dead" && died >= number
+            let job = recipe.run("duebox get payment.poll p1 --json");
+            let job: Value = serde_json::from_str(&job).unwrap();
+            died = job["dead"]["died_at_ms"].as_u64().unwrap_or(0);
+            died > before
         });
+        died
     };
     recipe.run(push);
-    deaths(1);
+    let first = dies_again(0);
     let printed = recipe.run(look);
-    assert!(printed.contains("unavailable") && printed.contains("nack"), "{printed}");
+    assert!(printed.contains("has no address") && printed.contains("nack"), "{printed}");
     let (one, all) = requeue.trim_end().split_once('\n').unwrap();
     recipe.run(one);
-    deaths(2);
+    let second = dies_again(first);
     recipe.run(all);
-    deaths(3);
+    dies_again(second);
     recipe.run("duebox dead purge payment.poll --older-than 7d");
 }
 

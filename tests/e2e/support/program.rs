@@ -54,7 +54,7 @@ pub(crate) struct Running(Child);
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
-        Self(command.stdout(Stdio::null()).spawn().unwrap())
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 }
 
