@@ -41,6 +41,8 @@ def target(root, page, link):
     anchor = f"#{parts.fragment}" if parts.fragment else ""
     to = place(root, path)
     if path.is_file() and to is not None:
+        # mdBook writes README.md as index.html, but does not change links to it.
+        to = to.with_name(to.name.replace("README.md", "index.md"))
         return Path(os.path.relpath(to, place(root, page).parent)).as_posix() + anchor
     kind = "tree" if path.is_dir() else "blob"
     return f"{REPOSITORY}/{kind}/main/{path.relative_to(root).as_posix()}{anchor}"
