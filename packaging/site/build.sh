@@ -22,7 +22,7 @@ fi
 book=target/docs-book
 mkdir -p "$book"
 python3 "$here/stage.py" . "$book/src"
-cp "$here/book.toml" "$book/book.toml"
+cp "$here/book.toml" "$here/site.css" "$book/"
 rm -rf dist/docs
 "$mdbook" build --dest-dir "$root/dist/docs" "$book"
 python3 "$here/check.py" . dist/docs

@@ -1,4 +1,4 @@
-//! The guides for those who come from another queue: its job and ours run on one Redis at the same time, each as its
+//! The guides for moving from another queue: its job and ours run on one Redis at the same time, each as its
 //! page has it, and their keys do not meet.
 
 use std::fs;
