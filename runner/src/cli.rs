@@ -23,6 +23,8 @@ mod project;
 mod pull;
 mod purge;
 mod push;
+#[cfg(test)]
+mod reference;
 mod replay;
 mod requeue;
 mod reschedule;

@@ -7,5 +7,8 @@ mod first_steps;
 mod flows;
 mod init;
 mod links;
+mod moving;
+mod producers;
+mod recipes;
 mod testing;
 mod webhook;

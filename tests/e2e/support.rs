@@ -1,5 +1,5 @@
 //! What the tests share: a fixture with its own Redis, test handlers, clients, and readers of the log, the
-//! metrics and Redis.
+//! metrics, Redis and the documentation.
 
 pub(crate) mod client;
 pub(crate) mod collector;
@@ -8,7 +8,9 @@ pub(crate) mod fixture;
 pub(crate) mod handler;
 pub(crate) mod log;
 pub(crate) mod monitor;
+pub(crate) mod page;
 pub(crate) mod producer;
+pub(crate) mod program;
 pub(crate) mod puppet;
 pub(crate) mod redis_state;
 pub(crate) mod shell;

@@ -49,6 +49,10 @@ where
     wasi::link(linker)
 }
 
+/// The imports of the ABI, and whether each takes a pointer.
+const ABI: [&[(&str, bool)]; 6] =
+    [&job::IMPORTS, &output::IMPORTS, &log::IMPORTS, &push::IMPORTS, &http::IMPORTS, &kv::IMPORTS];
+
 /// Whether an import takes a pointer. `None` if the import does not exist. The names of WASI are checked by
 /// the linker instead.
 pub(crate) fn takes_pointer(module: &str, name: &str) -> Option<bool> {
@@ -56,19 +60,68 @@ pub(crate) fn takes_pointer(module: &str, name: &str) -> Option<bool> {
         imports.iter().find(|(known, _)| *known == name).map(|(_, pointer)| *pointer)
     };
     match module {
-        abi::NAMESPACE => {
-            let groups: [&[(&str, bool)]; 6] = [
-                &job::IMPORTS,
-                &output::IMPORTS,
-                &log::IMPORTS,
-                &push::IMPORTS,
-                &http::IMPORTS,
-                &kv::IMPORTS,
-            ];
-            groups.into_iter().find_map(find)
-        }
+        abi::NAMESPACE => ABI.into_iter().find_map(find),
         assemblyscript::NAMESPACE => find(&assemblyscript::IMPORTS),
         wasi::NAMESPACE => Some(name != wasi::PROC_EXIT),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use wasmtime::Module;
+
+    use super::{ABI, abi};
+    use crate::engine::EngineKind;
+    use crate::module::engine_context::EngineContext;
+
+    /// The type of an import as docs/reference/abi.md writes it: `(dst, off, len) -> i32`, `(key, dst, cap) =n`.
+    fn type_of(signature: &str) -> String {
+        let (parameters, rest) = signature.split_once(')').unwrap();
+        let types = parameters.split(',').map(|parameter| match parameter.split_once(':') {
+            Some((_, written)) => written.trim(),
+            None => "i32",
+        });
+        let types: Vec<&str> = types.collect();
+        let result = match rest.trim().split_once("-> ") {
+            Some((_, written)) => format!(" (result {written})"),
+            None if rest.trim() == "=n" => " (result i32)".to_owned(),
+            None => String::new(),
+        };
+        format!("(param {}){result}", types.join(" "))
+    }
+
+    /// The imports that the reference lists, with their types.
+    fn listed() -> BTreeMap<&'static str, String> {
+        let page = include_str!("../../../docs/reference/abi.md");
+        let (_, part) = page.split_once("\n## Imports\n").unwrap();
+        let part = part.split("\n#").next().unwrap();
+        let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        rows.map(|(call, _)| call.split_once('(').unwrap())
+            .map(|(name, signature)| (name, type_of(signature)))
+            .collect()
+    }
+
+    #[test]
+    fn the_reference_lists_each_import_with_its_type() {
+        let listed = listed();
+        let mut known: Vec<&str> = ABI.into_iter().flatten().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        assert_eq!(known, listed.keys().copied().collect::<Vec<_>>());
+        let kind = EngineKind { counts_fuel: false, snapshots: false };
+        let context = EngineContext::on_demand(kind).unwrap();
+        for (name, written) in listed {
+            let namespace = abi::NAMESPACE;
+            let module = format!("(module (import \"{namespace}\" \"{name}\" (func {written})))");
+            let module = Module::new(&context.engine, module).unwrap();
+            let linked = context.link(&module);
+            assert!(
+                linked.is_ok(),
+                "docs/reference/abi.md has {name} as {written}: {:?}",
+                linked.err()
+            );
+        }
     }
 }

@@ -296,3 +296,51 @@ impl From<QueueError> for Problem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The types of problems in this file, each with the name of its status.
+    fn kinds() -> Vec<(&'static str, axum::http::StatusCode)> {
+        let source = include_str!("problem.rs").split("#[cfg(test)]").next().unwrap();
+        let calls = source.split("kind(").filter_map(|rest| rest.trim_start().strip_prefix('"'));
+        let read = |call: &'static str| {
+            let (slug, rest) = call.split_once('"').unwrap();
+            let (_, rest) = rest.split_once("StatusCode::").unwrap();
+            let name = rest.split(',').next().unwrap().to_lowercase().replace('_', " ");
+            let codes = (400..600).filter_map(|code| axum::http::StatusCode::from_u16(code).ok());
+            let is_named = |code: &axum::http::StatusCode| {
+                code.canonical_reason().is_some_and(|reason| reason.to_lowercase() == name)
+            };
+            (slug, codes.into_iter().find(is_named).expect(slug))
+        };
+        calls.map(read).collect()
+    }
+
+    #[test]
+    fn the_reference_lists_each_problem_with_its_status() {
+        let page = include_str!("../../../docs/reference/http.md");
+        let (_, part) = page.split_once("\n## Errors\n").unwrap();
+        let rows: Vec<Vec<&str>> = part
+            .lines()
+            .filter(|line| line.starts_with("| `/problems/"))
+            .map(|line| line.split('|').map(str::trim).collect())
+            .collect();
+        let listed = |slug: &str| {
+            rows.iter().find_map(|cells| {
+                let names: Vec<&str> = cells[1].split(", ").collect();
+                let name =
+                    |name: &str| name.trim_matches('`').trim_start_matches("/problems/").to_owned();
+                let place = names.iter().position(|text| name(text) == slug)?;
+                let statuses: Vec<&str> = cells[2].split(", ").collect();
+                Some(if statuses.len() == 1 { statuses[0] } else { statuses[place] })
+            })
+        };
+        let kinds = kinds();
+        assert!(kinds.len() > 25, "{kinds:?}");
+        for (slug, status) in &kinds {
+            assert_eq!(listed(slug), Some(status.as_str()), "docs/reference/http.md, {slug}");
+        }
+        let rows: usize = rows.iter().map(|cells| cells[1].split(", ").count()).sum();
+        assert_eq!(rows, kinds.len(), "docs/reference/http.md lists a problem that there is not");
+    }
+}

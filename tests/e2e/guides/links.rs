@@ -68,6 +68,30 @@ fn every_link_between_pages_is_valid() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+#[test]
+fn the_index_of_the_documentation_leads_to_every_page() {
+    let docs = Path::new(ROOT).join("docs");
+    let mut pages = Vec::new();
+    collect(&docs, ".md", &mut pages);
+    assert!(pages.len() > 30, "{pages:?}");
+    let linked = |index: &Path| -> BTreeSet<PathBuf> {
+        let lines = if index.exists() { prose(index) } else { Vec::new() };
+        let links = lines.iter().flat_map(|line| line.split("](").skip(1));
+        let files = links.filter_map(|rest| rest.split([')', '#']).next());
+        files.filter_map(|file| index.parent()?.join(file).canonicalize().ok()).collect()
+    };
+    let index = docs.join("README.md");
+    // The pages of a guide with a folder of its own are in the list of that folder.
+    let is_led_to = |page: &PathBuf| {
+        let page = page.canonicalize().unwrap();
+        page == index.canonicalize().unwrap()
+            || linked(&index).contains(&page)
+            || linked(&page.parent().unwrap().join("README.md")).contains(&page)
+    };
+    let forgotten: Vec<_> = pages.iter().filter(|page| !is_led_to(page)).collect();
+    assert!(forgotten.is_empty(), "docs/README.md does not lead to {forgotten:?}");
+}
+
 /// What of a row of the threat model does not exist: a test by file and function, or a fuzz target.
 fn unproven(row: &str, files: &[PathBuf]) -> Vec<String> {
     let is_test = |module: &str, function: &str| {

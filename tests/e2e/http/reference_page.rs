@@ -1,11 +1,12 @@
-//! The commands of docs/reference/http.md, run in their order. Only the address, the waits and the lease token
-//! differ from the page.
+//! The page docs/reference/http.md: it lists every path of the API, and its commands run in their order. Only the
+//! address, the waits and the lease token differ from the page.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::client::fixture;
+use crate::support::client::{fixture, get};
 
 const TOPICS: &str = "[topics.mail]\n[server]\ncors = [\"https://shop.example\"]\n";
 
@@ -72,4 +73,60 @@ fn the_commands_work_as_documented() {
         (&deleted["success"], &deleted["error"]),
         (&json!(false), &json!("no job has this id"))
     );
+}
+
+/// The calls that a cell of the page's table lists. It shortens them: `POST …/jobs/{id}/ack`, `/nack` is two paths that
+/// end so, and `GET`, `DELETE /a` is two methods of one path.
+fn listed(cell: &str) -> Vec<(String, String)> {
+    let (mut methods, mut before) = (Vec::new(), String::new());
+    let (mut calls, mut has_path) = (Vec::new(), false);
+    for word in cell.split('`').skip(1).step_by(2).flat_map(|code| code.split(' ')) {
+        if word.chars().all(|c| c.is_ascii_uppercase()) {
+            if std::mem::take(&mut has_path) {
+                methods.clear();
+            }
+            methods.push(word.to_owned());
+            continue;
+        }
+        has_path = true;
+        // A last part alone replaces that of the path before.
+        let is_part = word.matches('/').count() == 1 && before.matches('/').count() > 1;
+        let path = match before.rsplit_once('/') {
+            Some((start, _)) if is_part => format!("{start}{word}"),
+            _ => word.to_owned(),
+        };
+        calls.extend(methods.iter().map(|method| (method.clone(), path.clone())));
+        before = path;
+    }
+    calls
+}
+
+#[test]
+fn the_page_lists_every_path_of_the_api() {
+    let (_fixture, _daemon, at) = fixture(TOPICS);
+    let document = get(at, "/openapi.json").json();
+    let mut served = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+        served.extend(methods.map(|method| (method.to_uppercase(), path.clone())));
+    }
+    assert!(served.len() > 25, "{served:?}");
+    let page = include_str!("../../../docs/reference/http.md");
+    let table = page.split("| path | does | scope |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let cells = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let listed: Vec<(String, String)> =
+        cells.flat_map(|cell| listed(&format!("`{cell}"))).collect();
+    let is_meant = |(method, path): &(String, String), (verb, text): &(String, String)| {
+        let ends = text.strip_prefix('…').is_some_and(|end| path.ends_with(end));
+        method == verb && (path == text || ends)
+    };
+    let forgotten: Vec<_> =
+        served.iter().filter(|call| !listed.iter().any(|text| is_meant(call, text))).collect();
+    assert!(forgotten.is_empty(), "docs/reference/http.md does not list {forgotten:?}: {listed:?}");
+    // The page in the browser is HTML and not part of the API's document.
+    let page = ("GET".to_owned(), "/".to_owned());
+    let is_served =
+        |text: &(String, String)| *text == page || served.iter().any(|call| is_meant(call, text));
+    let invented: Vec<_> = listed.iter().filter(|text| !is_served(text)).collect();
+    assert!(invented.is_empty(), "docs/reference/http.md lists {invented:?}");
 }

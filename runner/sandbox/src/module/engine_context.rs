@@ -29,7 +29,7 @@ impl EngineContext {
     }
 
     /// A context that creates each instance on demand, for the few of a snapshot.
-    pub(super) fn on_demand(kind: EngineKind) -> Result<Self, SandboxError> {
+    pub(crate) fn on_demand(kind: EngineKind) -> Result<Self, SandboxError> {
         let engine = Engine::new(&engine::on_demand(kind.counts_fuel))
             .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;
         Self::with(JobEngine { engine, is_pooling: false }, kind)
