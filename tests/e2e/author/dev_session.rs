@@ -87,11 +87,6 @@ impl DevSession {
         eventually("it has ended", || self.process.try_wait().unwrap().is_some());
         self.process.wait().unwrap()
     }
-
-    /// What it printed.
-    pub(super) fn text(&self) -> String {
-        self.lines.lock().unwrap().join("\n")
-    }
 }
 
 impl Drop for DevSession {

@@ -14,6 +14,9 @@ use super::pass_on;
 use crate::cli::Common;
 use crate::deploy::module_file;
 
+/// How much of a digest is shown, as in the daemon's log.
+const DIGEST_SHOWN: usize = 12;
+
 /// A build under way.
 pub(super) struct Build {
     process: LineProcess,
@@ -92,7 +95,7 @@ impl BuildReport {
 
     /// The handler, for people.
     pub(super) fn describe(&self) -> String {
-        let digest: String = self.digest.chars().take(8).collect();
+        let digest: String = self.digest.chars().take(DIGEST_SHOWN).collect();
         format!("{digest}, {}", ByteSize(self.bytes).display().iec())
     }
 

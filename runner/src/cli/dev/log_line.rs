@@ -41,6 +41,8 @@ impl ShownLine {
         let (job, message) = (fields.text("job_id"), fields.text("message"));
         Some(match fields.text("target") {
             "handler" => {
+                // A job of a smoke case has no id: it is not in the queue.
+                let job = if job.is_empty() { "smoke case" } else { job };
                 let text = format!("{job}  {message}");
                 shown(DaemonLine::Other, "log", fields.tone(), text)
             }

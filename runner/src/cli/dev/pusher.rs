@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::service::refused_push;
 
 /// How long a push may take: keys are not read meanwhile.
-const PUSH_MAX: Duration = Duration::from_secs(2);
+const PUSH_MAX: Duration = Duration::from_secs(10);
 
 /// A connection, once something was pushed, and how ids are made.
 pub(super) struct Pusher {

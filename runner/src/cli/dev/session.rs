@@ -53,9 +53,10 @@ pub(super) struct Session<'c> {
     pub(super) pushes_changes: bool,
     pub(super) build: Option<Build>,
     pub(super) build_failed: bool,
-    builds_again: bool,
     pub(super) daemon: Option<DevDaemon>,
+    /// The last change that is on its way into service, and one that was saved during the build under way.
     change: Option<Change>,
+    next_change: Option<Change>,
     pusher: Pusher,
     sources: Sources,
     signals: Signals,
@@ -116,9 +117,9 @@ impl<'c> Session<'c> {
             pushes_changes: args.push,
             build: None,
             build_failed: false,
-            builds_again: false,
             daemon: None,
             change: None,
+            next_change: None,
             pusher: Pusher::default(),
             sources,
             signals,
@@ -194,11 +195,13 @@ impl<'c> Session<'c> {
         if !settings.is_empty() {
             self.read_settings();
         }
-        if !sources.is_empty() {
-            self.change = Some(Change::saved(changed.saved_at));
-        }
+        let change = Change::saved(changed.saved_at);
         if self.project.is_compiled() && (!sources.is_empty() || self.build_failed) {
+            self.next_change = Some(change);
             return self.start_build();
+        }
+        if !sources.is_empty() {
+            self.change = Some(change);
         }
         self.look_again();
     }
@@ -214,15 +217,15 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Builds the project, now or after the build under way.
+    /// Builds the project, unless a build is under way. What was saved meanwhile is built after it.
     pub(super) fn start_build(&mut self) {
         if !self.project.is_compiled() {
             return self.look_again();
         }
         if self.build.is_some() {
-            self.builds_again = true;
             return;
         }
+        self.change = self.next_change.take();
         match Build::start(self.common, &self.project.manifest, &self.project.dir) {
             Ok(build) => self.build = Some(build),
             Err(error) => self.feed.add("build", Tone::Bad, &not_started(&error)),
@@ -260,7 +263,7 @@ impl<'c> Session<'c> {
                 }
             }
         }
-        if std::mem::take(&mut self.builds_again) {
+        if self.next_change.is_some() {
             self.start_build();
         }
     }

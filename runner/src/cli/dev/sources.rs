@@ -28,6 +28,8 @@ const FILES_MAX: usize = 20_000;
 /// Folders that tools write, in the project's folder and anywhere in it.
 const WRITTEN_AT_TOP: [&str; 4] = ["build", "target", "data", "dist"];
 const WRITTEN: [&str; 2] = ["node_modules", "__pycache__"];
+/// Where this process writes.
+const OUTPUTS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
 /// Files that builds write next to sources.
 const WRITTEN_FILES: [&str; 3] = ["Cargo.lock", "package-lock.json", "go.sum"];
 
@@ -38,6 +40,8 @@ pub(super) struct Sources {
     watched: BTreeSet<PathBuf>,
     files: BTreeMap<PathBuf, Fingerprint>,
     event: Arc<Notify>,
+    /// Where this process writes, which may be a file of the project.
+    outputs: Vec<Fingerprint>,
     /// When files will have been quiet, and the latest time of the look.
     look_at: Option<(Instant, Instant)>,
 }
@@ -68,9 +72,15 @@ impl Sources {
                 notified.notify_one();
             }
         });
-        let (watched, files, look_at) = (BTreeSet::new(), BTreeMap::new(), None);
-        let root = root.to_owned();
-        let mut sources = Self { root, watcher: watcher.ok(), watched, files, event, look_at };
+        let mut sources = Self {
+            root: root.to_owned(),
+            watcher: watcher.ok(),
+            watched: BTreeSet::new(),
+            files: BTreeMap::new(),
+            event,
+            outputs: OUTPUTS.iter().filter_map(|path| fingerprint(Path::new(path))).collect(),
+            look_at: None,
+        };
         sources.look();
         sources
     }
@@ -143,7 +153,10 @@ impl Sources {
             match kind.is_dir() {
                 true if self.is_source_folder(&path) => self.walk(&path, found),
                 false if is_source_file(&path) && found.files.len() < FILES_MAX => {
-                    if let Some(file) = fingerprint(&path) {
+                    let is_own = |file: &Fingerprint| {
+                        self.outputs.iter().any(|output| output.is_of_same_file(file))
+                    };
+                    if let Some(file) = fingerprint(&path).filter(|file| !is_own(file)) {
                         found.files.insert(path, file);
                     }
                 }
@@ -165,7 +178,8 @@ impl Sources {
 /// Not what builds write, and not the copies of editors.
 fn is_source_file(path: &Path) -> bool {
     let name = name(path);
-    !WRITTEN_FILES.contains(&name) && !name.starts_with(['.', '#']) && !name.ends_with('~')
+    let is_copy = name.starts_with(['.', '#']) || name.ends_with('~');
+    !WRITTEN_FILES.contains(&name) && !is_copy && !name.ends_with(".log")
 }
 
 /// The last part of a path; empty if it is not text.
@@ -187,9 +201,15 @@ mod tests {
         };
         write("src/lib.rs", "a");
         let mut sources = Sources::watch(dir.path());
-        for written in
-            ["build/handler.wasm", "target/x/y", "Cargo.lock", ".lib.rs.swp", "lib.rs~", "data/a"]
-        {
+        for written in [
+            "build/handler.wasm",
+            "target/x/y",
+            "Cargo.lock",
+            ".lib.rs.swp",
+            "lib.rs~",
+            "data/a",
+            "dev.log",
+        ] {
             write(written, "b");
         }
         assert!(sources.look().files.is_empty());
