@@ -10,6 +10,7 @@ mod display;
 mod feed;
 mod line_process;
 mod log_line;
+mod project;
 mod pusher;
 mod samples;
 mod session;

@@ -202,7 +202,7 @@ fn keys_push_samples_on_a_terminal() {
         terminal.press("\r");
         terminal.shows("ack");
         terminal.press("\t");
-        terminal.shows("asleep");
+        terminal.shows("true");
         terminal.press("\r");
         terminal.shows("nack");
         terminal.press("a");

@@ -9,39 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use bytes::Bytes;
-use duebox_job::TopicName;
-
 use super::DevArgs;
 use super::build::{Build, BuildEvent, BuildReport};
 use super::change::Change;
 use super::daemon::{DaemonEvent, DevDaemon};
 use super::feed::{Feed, Tone};
 use super::log_line::{DaemonLine, ShownLine};
+use super::project::{Project, is_settings, is_text};
 use super::pusher::Pusher;
 use super::samples::Samples;
 use super::sources::{ChangedFiles, Sources};
 use crate::cli::Common;
-use crate::cli::project::{HandlerLanguage, MODULE, ProjectKind};
 use crate::cli::support::failure::Failure;
-use crate::cli::support::payload::Source;
 use crate::daemon::signals::Signals;
 use crate::manifest::Manifest;
-
-/// The longest payload of the command line, in bytes.
-const PAYLOAD_MAX: usize = 64 << 20;
-
-/// What a session is about.
-pub(super) struct Project {
-    dir: PathBuf,
-    manifest: PathBuf,
-    /// `None` if the folder has no single handler: then the daemon serves what the manifest names, and nothing is built.
-    pub(super) language: Option<HandlerLanguage>,
-    /// What the daemon loads.
-    handler: Option<PathBuf>,
-    topic: Option<TopicName>,
-    payload: Option<Bytes>,
-}
 
 /// A running session.
 pub(super) struct Session<'c> {
@@ -71,30 +52,6 @@ pub(super) enum Event {
     Quit,
 }
 
-impl Project {
-    fn open(manifest: PathBuf, args: &DevArgs) -> Result<Self, Failure> {
-        let dir = args.dir.clone();
-        if !dir.is_dir() {
-            let message = format!("{} is not a folder", dir.display());
-            return Err(Failure::bad_input(message, "name the folder of a project"));
-        }
-        let (language, handler) = match HandlerLanguage::of_project(&dir) {
-            Some((language, ProjectKind::Compiled)) => (Some(language), Some(dir.join(MODULE))),
-            Some((language, ProjectKind::Served(file))) => (Some(language), Some(dir.join(file))),
-            None => (None, None),
-        };
-        let payload = match &args.payload {
-            Some(text) => Some(Source::new(Some(text.clone())).read(PAYLOAD_MAX)?),
-            None => None,
-        };
-        Ok(Self { dir, manifest, language, handler, topic: args.topic.clone(), payload })
-    }
-
-    fn is_compiled(&self) -> bool {
-        self.language.is_some_and(HandlerLanguage::is_compiled)
-    }
-}
-
 impl<'c> Session<'c> {
     /// Opens a project, and starts its build or its daemon.
     pub(super) fn open(
@@ -103,7 +60,7 @@ impl<'c> Session<'c> {
         args: DevArgs,
     ) -> Result<Self, Failure> {
         let project = Project::open(manifest, &args)?;
-        let (manifest, samples) = read_manifest(common, &project)?;
+        let (manifest, samples) = project.read_manifest(common)?;
         let signals = Signals::listen().map_err(|error| {
             Failure::failed(format!("signals cannot be handled: {error}"), "report this")
         })?;
@@ -208,7 +165,7 @@ impl<'c> Session<'c> {
 
     /// Reads the manifest and the test cases again. The daemon reads the manifest too, and says what is wrong with it.
     fn read_settings(&mut self) {
-        match read_manifest(self.common, &self.project) {
+        match self.project.read_manifest(self.common) {
             Ok((manifest, mut samples)) => {
                 samples.select_like(&self.samples);
                 (self.manifest, self.samples) = (manifest, samples);
@@ -380,25 +337,6 @@ impl<'c> Session<'c> {
             }
         }
     }
-}
-
-fn read_manifest(common: &Common, project: &Project) -> Result<(Manifest, Samples), Failure> {
-    let environment = common.environment().without_handlers();
-    let manifest = Manifest::load_with(&project.manifest, &environment)?;
-    let topic = (project.topic.as_ref(), project.handler.as_deref());
-    let samples = Samples::find(&manifest, &environment, topic, project.payload.clone())?;
-    Ok((manifest, samples))
-}
-
-/// A manifest or test cases: nothing is built from them.
-fn is_settings(file: &Path) -> bool {
-    let is_toml = file.extension().is_some_and(|ending| ending == "toml");
-    is_toml && (file.starts_with("tests") || file == Path::new("duebox.toml"))
-}
-
-/// What people read, and no tool.
-fn is_text(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending == "md")
 }
 
 fn not_started(error: &io::Error) -> String {
