@@ -23,6 +23,8 @@ pub(super) struct Build {
     began: Instant,
     /// What it reported on stdout.
     report: Option<BuildReport>,
+    /// The digest that took over while it was ending: the daemon may notice the module first.
+    pub(super) took_over: Option<String>,
 }
 
 /// What a build did.
@@ -54,7 +56,7 @@ impl Build {
         command.arg("build").arg(dir).args(["--json", "--no-cost"]);
         pass_on(common, manifest, &mut command);
         let (process, began) = (LineProcess::start(command)?, Instant::now());
-        Ok(Self { process, began, report: None })
+        Ok(Self { process, began, report: None, took_over: None })
     }
 
     /// Waits for what it does next. Nothing is lost if the wait is given up.

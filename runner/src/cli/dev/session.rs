@@ -190,16 +190,19 @@ impl<'c> Session<'c> {
     }
 
     async fn built(&mut self, result: Result<BuildReport, Vec<String>>, took: Duration) {
-        (self.build, self.build_failed) = (None, result.is_err());
+        let took_over = self.build.take().and_then(|build| build.took_over);
+        self.build_failed = result.is_err();
         let took_ms = took.as_millis();
         match result {
             Ok(report) => {
                 let text = format!("built {} in {took_ms} ms", report.describe());
                 self.feed.add("build", Tone::Good, &text);
-                if let Some(change) = &mut self.change {
+                let took_over = took_over.is_some_and(|digest| report.is(&digest));
+                if let Some(change) = self.change.as_mut().filter(|_| !took_over) {
                     change.build = Some(took);
                 }
                 match &self.daemon {
+                    Some(_) if took_over => {}
                     Some(daemon) if report.is(&daemon.serves) => self.is_unchanged().await,
                     _ => self.look_again(),
                 }
@@ -281,6 +284,12 @@ impl<'c> Session<'c> {
 
     /// New code has taken over.
     async fn serves_new(&mut self, digest: String) {
+        if let Some(build) = &mut self.build {
+            build.took_over = Some(digest.clone());
+            if let Some(change) = &mut self.change {
+                change.build = Some(build.elapsed());
+            }
+        }
         if let Some(change) = &mut self.change {
             let text = format!("{digest} serves {}", change.describe());
             self.feed.add("change", Tone::Good, &text);
