@@ -29,7 +29,7 @@ use self::display::Display;
 use self::session::Session;
 use super::Common;
 use super::support::failure::Failure;
-use super::support::target;
+use super::support::{output, target};
 use crate::service::value;
 
 /// Build and serve a project, again after each change, and show what becomes of its jobs
@@ -72,7 +72,9 @@ pub(super) fn dev(common: &Common, args: DevArgs) -> Result<ExitCode, Failure> {
         let mut session = Session::open(common, manifest, args)?;
         let mut display = Display::open()?;
         let ended = display.run(&mut session).await;
-        display.close();
+        if display.close() && session.daemon.is_some() {
+            output::print_aside("stopping the daemon");
+        }
         let stopped = session.stop().await;
         ended.and(stopped).map(|()| ExitCode::SUCCESS)
     })

@@ -105,7 +105,7 @@ pub(in crate::cli) fn end_with_parent(parent: u32) {
     {
         use rustix::process::{getppid, set_parent_process_death_signal};
         // It fails for no signal that exists.
-        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+        set_parent_process_death_signal(Some(Signal::TERM)).unwrap_or_default();
         let now = getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         if now != Some(parent) {
             std::process::exit(0);

@@ -78,12 +78,13 @@ impl Display {
         }
     }
 
-    /// Gives the terminal back.
-    pub(super) fn close(&mut self) {
-        if let Self::Screen(_) = self {
+    /// Gives the terminal back; false if there was none.
+    pub(super) fn close(&mut self) -> bool {
+        let is_screen = matches!(self, Self::Screen(_));
+        if is_screen {
             ratatui::restore();
-            output::print_aside("stopping the daemon");
         }
+        is_screen
     }
 
     fn frame(&self) -> Duration {

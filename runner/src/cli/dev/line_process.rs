@@ -71,14 +71,14 @@ impl LineProcess {
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid() {
             // It fails only if it has just ended.
-            let _ = kill_process(pid, signal);
+            kill_process(pid, signal).unwrap_or_default();
         }
     }
 
     /// Sends a signal to it and to the processes that it started.
     pub(super) fn signal_all(&self, signal: Signal) {
         if let Some(pid) = self.pid() {
-            let _ = kill_process_group(pid, signal);
+            kill_process_group(pid, signal).unwrap_or_default();
         }
     }
 
