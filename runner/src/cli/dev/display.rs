@@ -78,7 +78,7 @@ impl Display {
         }
     }
 
-    /// Gives the terminal back; false if there was none.
+    /// Gives the terminal back; returns whether it had one.
     pub(super) fn close(&mut self) -> bool {
         let is_screen = matches!(self, Self::Screen(_));
         if is_screen {
