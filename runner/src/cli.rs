@@ -9,6 +9,7 @@ mod cancel;
 mod check;
 mod completions;
 mod dead;
+mod dev;
 mod doctor;
 mod done;
 mod get;
@@ -134,7 +135,11 @@ enum Command {
     /// manifest and the modules, and applies changes without a restart. SIGTERM and SIGINT drain:
     /// running jobs may finish within `runner.drain_timeout`; the others are released.
     #[command(after_help = RUN_EXAMPLES)]
-    Run,
+    Run {
+        /// The process with which the daemon ends: `duebox dev`
+        #[arg(long, hide = true, value_name = "PID")]
+        parent: Option<u32>,
+    },
     /// Compile one module for another process of this program
     #[command(name = COMPILE_MODULE, hide = true)]
     CompileModule,
@@ -147,6 +152,7 @@ enum Command {
 enum ClientCommand {
     New(new::NewArgs),
     Build(build::BuildArgs),
+    Dev(dev::DevArgs),
     Inspect(inspect::InspectArgs),
     Init(init::InitArgs),
     Check(CheckArgs),
@@ -289,7 +295,10 @@ pub fn parse() -> Result<Request, Failure> {
         Err(error) => error.exit(),
     };
     Ok(match command {
-        Command::Run => Request::Daemon(common),
+        Command::Run { parent } => {
+            parent.into_iter().for_each(dev::end_with_parent);
+            Request::Daemon(common)
+        }
         Command::CompileModule => Request::Compiler,
         Command::Client(command) => Request::Client(Client { common, command }),
     })
@@ -306,6 +315,7 @@ impl Client {
         match *command {
             ClientCommand::New(args) => new::new(&args),
             ClientCommand::Build(args) => build::build(common, &args),
+            ClientCommand::Dev(args) => dev::dev(common, args),
             ClientCommand::Inspect(args) => inspect::inspect(common, &args),
             ClientCommand::Init(args) => init::init(&args),
             ClientCommand::Check(args) => check::check(common, &args),

@@ -38,6 +38,13 @@ pub struct Fingerprint {
     modified_ns: i128,
 }
 
+impl Fingerprint {
+    /// Whether both are of the same file, whatever it contains.
+    pub(crate) fn is_of_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
 /// The fingerprint of the file that a path leads to, through all links; `None` without such a file.
 pub fn fingerprint(path: &Path) -> Option<Fingerprint> {
     let file = std::fs::metadata(path).ok()?;

@@ -1,5 +1,8 @@
-//! What the author of a handler does with the binary alone: start a project, build it, look at it.
+//! What the author of a handler does with the binary alone: start a project, build it, look at it, develop it.
 
+mod c_with_zig;
+mod dev;
+mod dev_session;
 mod new_folder;
 mod projects;
 mod refusals;

@@ -15,3 +15,4 @@ pub(crate) mod puppet;
 pub(crate) mod redis_state;
 pub(crate) mod shell;
 pub(crate) mod shop;
+pub(crate) mod terminal;

@@ -9,8 +9,10 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use clap::Args;
 
+use self::place::Candidate;
+
 use super::Common;
-use super::inspect;
+use super::inspect::{self, Subject, Trial};
 use super::project::{HandlerLanguage, MODULE, ProjectKind, tools};
 use super::support::failure::Failure;
 use super::support::output;
@@ -21,10 +23,10 @@ const MANIFEST: &str = "duebox.toml";
 /// Compile the handler of a project, and check it
 ///
 /// Finds the language by the project's files (Cargo.toml, go.mod, asconfig.json, *.c, or a .ts, .py
-/// or .wat file, which needs no build), runs its compiler with the flags that a handler needs, and
-/// writes build/handler.wasm. Everything that is written is in the project. Debug information is
-/// removed, the names of functions stay; with wasm-opt on the path, modules of Rust and C are
-/// optimized by it. Then the handler is inspected, as `duebox inspect` does.
+/// or .wat file, which needs no build) and runs its compiler with the flags that a handler needs.
+/// Debug information is removed, the names of functions stay; with wasm-opt on the path, modules of
+/// Rust and C are optimized by it. Then the handler is inspected, as `duebox inspect` does. What
+/// passes becomes build/handler.wasm. Everything that is written is in the project.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,11 +36,16 @@ Examples:
 Exit codes:
   0  the handler is built, and can be served
   1  the compiler failed, or is missing
-  2  the folder has no handler, the handler is refused, or the manifest does not grant what it needs")]
+  2  the folder has no handler, the handler is refused, or the manifest does not grant what it needs
+
+After 1 and 2 build/handler.wasm is as it was.")]
 pub(super) struct BuildArgs {
     /// The folder of the project
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// Do not call the handler to measure what a job costs
+    #[arg(long)]
+    no_cost: bool,
     /// Print the result of the inspection as JSON
     #[arg(long)]
     json: bool,
@@ -55,8 +62,8 @@ pub(super) fn build(common: &Common, args: &BuildArgs) -> Result<ExitCode, Failu
             "name the folder of a project, or start one: duebox new typescript order-close",
         ));
     };
-    let file = match source {
-        ProjectKind::Served(file) => dir.join(file),
+    let (file, candidate) = match source {
+        ProjectKind::Served(file) => (dir.join(file), None),
         ProjectKind::Compiled => {
             if let Some(tools::MissingTool { what, remedy }) = tools::missing(language, dir) {
                 let message =
@@ -65,12 +72,18 @@ pub(super) fn build(common: &Common, args: &BuildArgs) -> Result<ExitCode, Failu
             }
             let module = dir.join(MODULE);
             let compiled = compile::compile(language, dir)?;
-            place::place(&compiled, &module, language)?;
-            module
+            let candidate = Candidate::prepare(&compiled, &module, language)?;
+            (module, Some(candidate))
         }
     };
     let manifest = common.manifest.clone().unwrap_or_else(|| dir.join(MANIFEST));
-    let inspection = inspect::examine(common, &manifest, &file, Bytes::new())?;
+    let content = candidate.as_ref().map_or(file.as_path(), Candidate::path);
+    let trial = if args.no_cost { Trial::LoadOnly } else { Trial::Measured(Bytes::new()) };
+    let subject = Subject { manifest: &manifest, file: &file, content, trial };
+    let inspection = inspect::examine(common, subject)?;
+    if let Some(candidate) = candidate.filter(|_| inspection.refusing_topics().is_empty()) {
+        candidate.place()?;
+    }
     if !args.json {
         let nothing =
             if language.is_compiled() { "" } else { ": it is served as it is, nothing was built" };

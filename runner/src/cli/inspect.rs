@@ -5,13 +5,14 @@ mod examine;
 mod mend;
 mod needs;
 mod report;
+mod source;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-pub(super) use self::examine::{Inspection, examine};
+pub(super) use self::examine::{Inspection, Subject, Trial, examine, place_of};
 use super::Common;
 use super::support::failure::{BAD_INPUT, Failure};
 use super::support::output;
@@ -50,7 +51,9 @@ pub(super) struct InspectArgs {
 
 pub(super) fn inspect(common: &Common, args: &InspectArgs) -> Result<ExitCode, Failure> {
     let payload = Source::new(args.payload.clone()).read(PAYLOAD_MAX)?;
-    let inspection = examine(common, common.manifest(), &args.module, payload)?;
+    let (manifest, file) = (common.manifest(), args.module.as_path());
+    let subject = Subject { manifest, file, content: file, trial: Trial::Measured(payload) };
+    let inspection = examine(common, subject)?;
     print(&inspection, args.json)
 }
 

@@ -91,7 +91,8 @@ fn next_steps(args: &NewArgs, name: &str) -> String {
     let payload =
         if args.language == HandlerLanguage::Wat { "Ada" } else { "'{\"name\":\"Ada\"}'" };
     format!(
-        "wrote a handler in {} to {}\n\nnext:\n{enter}{build}  duebox run                # serves the topic {name}, and \
+        "wrote a handler in {} to {}\n\nnext:\n{enter}  duebox dev                # all of it in one terminal, again after each change\n\n\
+         or one by one:\n{build}  duebox run                # serves the topic {name}, and \
          starts a Redis of its own\n  duebox push {name} {payload}     # in a second terminal",
         args.language.name(),
         args.dir.display()

@@ -2,7 +2,7 @@
 
 mod junit;
 mod report;
-mod suites;
+pub(super) mod suites;
 mod update;
 
 use std::path::{Path, PathBuf};

@@ -77,7 +77,7 @@ pub(super) fn top(common: &Common, _: &TopArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-fn terminal_failed(error: io::Error) -> Failure {
+pub(super) fn terminal_failed(error: io::Error) -> Failure {
     Failure::failed(format!("the terminal failed: {error}"), "run it in another terminal")
 }
 
@@ -117,7 +117,7 @@ async fn run(
 }
 
 /// Terminal events, read until the receiver is dropped.
-fn read_events() -> mpsc::Receiver<Event> {
+pub(super) fn read_events() -> mpsc::Receiver<Event> {
     let (sender, events) = mpsc::channel(KEYS_MAX);
     std::thread::spawn(move || {
         while !sender.is_closed() {

@@ -21,7 +21,7 @@ use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
 use crate::observe::events::EventKind;
 use crate::observe::log;
-use crate::observe::log::attempt_log::log_reclaimed;
+use crate::observe::log::attempt_log::{log_reclaimed, log_trace};
 use crate::observe::sick_topics::TopicLoop;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
@@ -90,6 +90,9 @@ impl Worker {
 
     fn judge(&mut self, mut ended: EndedJob, binding: &Binding) {
         let Some(held) = self.in_flight.take(ended.lease) else { return };
+        if let Some(trace) = &ended.output.trace {
+            log_trace(self.parts.shard.topic(), &held.lease.id, held.attempt, trace);
+        }
         let traced = ended.output.traced.take();
         let recording = ended.output.recording.take();
         let digest = Some(ended.digest);

@@ -1,19 +1,26 @@
 //! From an empty folder outside of this repository to an acked job, and to a change that takes over, in each language
 //! whose tools are on this machine. Each test prints the seconds of each step.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use duebox_harness::{Daemon, LogLine, duebox_binary};
+use duebox_harness::duebox_binary;
 use tempfile::TempDir;
 
-use crate::support::log::verdicts;
+use super::dev_session::{DevSession, is_verdict};
+
+/// The folder with the programs that an author has.
+const BIN: &str = "bin";
 
 /// A language, and a change of its template.
 struct Project {
     language: &'static str,
+    /// Whether a compiler of this machine builds it. The others need nothing but `duebox` and a Redis server.
+    is_compiled: bool,
     file: &'static str,
     from: &'static str,
     to: &'static str,
@@ -23,13 +30,30 @@ struct Project {
 struct Author {
     dir: TempDir,
     name: &'static str,
+    is_compiled: bool,
     steps: Vec<String>,
 }
 
 impl Author {
-    fn new() -> Self {
+    fn new(is_compiled: bool) -> Self {
         let dir = tempfile::Builder::new().prefix("duebox-author-").tempdir().unwrap();
-        Self { dir, name: "order-close", steps: Vec::new() }
+        let bin = dir.path().join(BIN);
+        fs::create_dir(&bin).unwrap();
+        symlink(duebox_binary(), bin.join("duebox")).unwrap();
+        symlink(program("redis-server"), bin.join("redis-server")).unwrap();
+        Self { dir, name: "order-close", is_compiled, steps: Vec::new() }
+    }
+
+    /// The search path: `duebox` and a Redis server, and the compilers of this machine if they are needed.
+    fn path(&self) -> OsString {
+        let bin = self.dir.path().join(BIN);
+        if !self.is_compiled {
+            return bin.into();
+        }
+        let mut path = bin.into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap());
+        path
     }
 
     fn project(&self) -> PathBuf {
@@ -44,6 +68,7 @@ impl Author {
             .current_dir(folder)
             .env_remove("DUEBOX_MANIFEST")
             .env_remove("DUEBOX_REDIS_URL")
+            .env("PATH", self.path())
             // What a developer may have set must not lead the build out of the project.
             .env("CARGO_TARGET_DIR", self.dir.path().join("elsewhere"))
             .output()
@@ -67,18 +92,28 @@ impl Author {
     }
 }
 
+/// A program of this machine.
+fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let mut files = std::env::split_paths(&path).map(|dir| dir.join(name));
+    files.find(|file| file.is_file()).unwrap_or_else(|| panic!("{name} is not installed"))
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// The whole way of an author.
 fn lives(project: &Project) {
-    let mut author = Author::new();
+    let mut author = Author::new(project.is_compiled);
     let (home, name) = (author.dir.path().to_owned(), author.name);
     let output = author.duebox(&home, &["new", project.language, name]);
     let errors = text(&output.stderr);
@@ -92,83 +127,81 @@ fn lives(project: &Project) {
     assert!(built.contains("digest") && built.contains("call "), "{built}");
     author.succeeds(&["check", "--strict"]);
 
-    let folder = author.project();
-    let began = Instant::now();
-    let mut daemon = Daemon::start_with(&folder.join("duebox.toml"), |command| {
-        command.current_dir(&folder);
-    });
-    daemon.wait_for_line("serving", |line| line.message() == "serving" && line.has("topic", name));
-    author.took("run", began);
-    let payload = if project.language == "wat" { "Ada" } else { "{\"name\":\"Ada\"}" };
-    let began = Instant::now();
-    author.succeeds(&["push", name, payload, "--id", "first"]);
-    let is_acked = |daemon: &Daemon, id: &str| {
-        verdicts(daemon).iter().any(|verdict| verdict.id == id && verdict.settled == "done")
-    };
-    duebox_harness::eventually("the first job is acked", || is_acked(&daemon, "first"));
-    author.took("acked", began);
-    daemon.wait_for_line("the greeting", |line| line.message().starts_with("Hello, Ada"));
+    let tested = author.succeeds(&["test"]);
+    assert!(tested.contains("passed"), "{tested}");
 
-    // A change takes over while the daemon runs.
-    let source = folder.join(project.file);
+    let began = Instant::now();
+    let dev = DevSession::start(&author.project(), &["--push"], &author.path());
+    dev.shows("a first job is acked", |line| is_verdict(line, "ack"));
+    author.took("dev, acked", began);
+    let payload = if project.language == "wat" { "Ada" } else { "{\"name\":\"Ada\"}" };
+    author.succeeds(&["push", name, payload, "--id", "second"]);
+    dev.shows("its log line", |line| line.contains("second  Hello, Ada"));
+    dev.shows("its verdict", |line| is_verdict(line, "ack") && line.contains(" second "));
+
+    // A change takes over as soon as it is saved.
+    let source = author.project().join(project.file);
     let before = fs::read_to_string(&source).unwrap();
     assert_eq!(before.matches(project.from).count(), 1, "{before}");
-    fs::write(&source, before.replace(project.from, project.to)).unwrap();
-    author.succeeds(&["build"]);
     let began = Instant::now();
-    let is_new = |line: &LogLine| {
-        let text = line.message();
-        text.starts_with("Hello again, Ada") || text.starts_with("Hello; Ada")
-    };
-    duebox_harness::eventually("the change takes over", || {
-        author.succeeds(&["push", name, payload]);
-        daemon.count(is_new) > 0
+    fs::write(&source, before.replace(project.from, project.to)).unwrap();
+    dev.shows("the change takes over", |line| {
+        line.contains("Hello again, Ada") || line.contains("Hello; Ada")
     });
+    let first = dev.shows("its verdict", |line| line.contains("first verdict of the new code"));
     author.took("change", began);
-    assert!(daemon.terminate().success());
+    let (_, times) = first.split_once("of the new code ").unwrap();
+    author.steps.push(format!("({times})"));
+    assert!(dev.terminate().success());
     // Nothing was built outside of the project.
-    assert_eq!(names(&home), [name]);
+    assert_eq!(names(&home), [BIN, name]);
     println!("{}: {}", project.language, author.steps.join(", "));
 }
 
 #[test]
 fn a_project_in_typescript() {
     let (from, to) = ("\"Hello\")},", "\"Hello\")} again,");
-    lives(&Project { language: "typescript", file: "handler.ts", from, to });
+    lives(&Project { language: "typescript", is_compiled: false, file: "handler.ts", from, to });
 }
 
 #[test]
 fn a_project_in_python() {
     let (from, to) = ("'Hello')},", "'Hello')} again,");
-    lives(&Project { language: "python", file: "handler.py", from, to });
+    lives(&Project { language: "python", is_compiled: false, file: "handler.py", from, to });
 }
 
 #[test]
 fn a_project_in_rust() {
     let (from, to) = ("{word}, {}!", "{word} again, {}!");
-    lives(&Project { language: "rust", file: "src/lib.rs", from, to });
+    lives(&Project { language: "rust", is_compiled: true, file: "src/lib.rs", from, to });
 }
 
 #[test]
 fn a_project_in_go() {
     let (from, to) = ("\"%s, %s!\"", "\"%s again, %s!\"");
-    lives(&Project { language: "go", file: "main.go", from, to });
+    lives(&Project { language: "go", is_compiled: true, file: "main.go", from, to });
 }
 
 #[test]
 fn a_project_in_assemblyscript() {
     let (from, to) = ("word + \", \"", "word + \" again, \"");
-    lives(&Project { language: "assemblyscript", file: "assembly/index.ts", from, to });
+    lives(&Project {
+        language: "assemblyscript",
+        is_compiled: true,
+        file: "assembly/index.ts",
+        from,
+        to,
+    });
 }
 
 #[test]
 fn a_project_in_c() {
     let (from, to) = ("DUEBOX(\", \")", "DUEBOX(\" again, \")");
-    lives(&Project { language: "c", file: "handler.c", from, to });
+    lives(&Project { language: "c", is_compiled: true, file: "handler.c", from, to });
 }
 
 #[test]
 fn a_project_in_wat() {
     let (from, to) = ("(i32.const 0x2c))) ;; ','", "(i32.const 0x3b))) ;; ';'");
-    lives(&Project { language: "wat", file: "handler.wat", from, to });
+    lives(&Project { language: "wat", is_compiled: false, file: "handler.wat", from, to });
 }

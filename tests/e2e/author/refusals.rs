@@ -144,3 +144,106 @@ fn the_abort_of_assemblyscript_is_no_mistake() {
         report["notes"][0].as_str().unwrap()
     ));
 }
+
+fn build(folder: &Path) -> Output {
+    Command::new(duebox_binary())
+        .arg("build")
+        .current_dir(folder)
+        .env_remove("DUEBOX_MANIFEST")
+        .output()
+        .unwrap()
+}
+
+/// `duebox build` places a module that passed its checks, and no other.
+#[test]
+fn a_module_that_could_not_serve_is_not_placed() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = dir.path().join("order-close");
+    let new = Command::new(duebox_binary())
+        .args(["new", "c", "order-close"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(new.status.success(), "{}", text(&new.stderr));
+    let built = build(&project);
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let module = project.join("build/handler.wasm");
+    let first = fs::read(&module).unwrap();
+
+    // It needs the store, which the topic does not grant.
+    let source = project.join("handler.c");
+    let handler = fs::read_to_string(&source).unwrap();
+    let with_store = handler.replace(
+        "return duebox_ack();",
+        "duebox_kv_delete(DUEBOX(\"a\"));\n  return duebox_ack();",
+    );
+    fs::write(&source, &with_store).unwrap();
+    let refused = build(&project);
+    let error = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("does not grant kv"), "{error}");
+    assert_eq!(fs::read(&module).unwrap(), first);
+
+    // It exports nothing.
+    fs::write(&source, "int unused(void) { return 0; }\n").unwrap();
+    let refused = build(&project);
+    let error = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("build/handler.wasm is refused"), "{error}");
+    assert_eq!(fs::read(&module).unwrap(), first);
+    let left: Vec<_> = fs::read_dir(project.join("build")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+
+    // What is granted is placed.
+    fs::write(&source, with_store).unwrap();
+    let manifest = project.join("duebox.toml");
+    let granted =
+        fs::read_to_string(&manifest).unwrap().replace("config = {", "kv = true\nconfig = {");
+    fs::write(&manifest, granted).unwrap();
+    let built = build(&project);
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    assert_ne!(fs::read(&module).unwrap(), first);
+}
+
+/// What a source and the files that it imports take from `duebox`, and what that needs.
+#[test]
+fn a_source_is_described_as_a_module_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| fs::write(dir.path().join(file), text).unwrap();
+    write(
+        "rate.ts",
+        "import { job, type Job, nack } from \"duebox\";\nimport { ask } from \"./ask.ts\";\n\
+         export default async function () { return (await ask(job.config(\"url\"))) ? \"ack\" : nack(\"no\"); }\n",
+    );
+    write(
+        "ask.ts",
+        "import {\n  http as web,\n} from \"duebox\";\nexport async function ask(path: string) {\n  \
+         return (await web.get(`https://api.example.com/${path}`)).ok;\n}\n",
+    );
+    let output = inspect(dir.path(), &["rate.ts", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let imports: Vec<&str> = report["imports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|import| {
+            assert_eq!(import["module"], "duebox");
+            import["name"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(imports, ["http", "job", "nack"]);
+    assert_eq!(report["needs"], serde_json::json!(["http"]));
+    assert_eq!(report["origins"], serde_json::json!(["https://api.example.com"]));
+    let block = report["sandbox"].as_str().unwrap();
+    assert!(block.contains("https://api.example.com") && block.contains("url = "), "{block}");
+    let output = inspect(dir.path(), &["rate.ts"]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("imports") && shown.contains("duebox: http, job, nack"), "{shown}");
+
+    // A topic that does not grant it is a problem.
+    write("duebox.toml", "[redis]\nurl = \"managed\"\n[topics.rate]\nhandler = \"rate.ts\"\n");
+    let output = inspect(dir.path(), &["rate.ts"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("does not grant http"), "{}", text(&output.stderr));
+}

@@ -1,8 +1,6 @@
 //! `duebox top` on a pseudo-terminal of `script`, with real key presses.
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Stdio};
 
 use duebox_harness::{Daemon, duebox_binary, eventually};
 use serde_json::Value;
@@ -11,90 +9,20 @@ use crate::support::fixture::{Fixture, topic};
 use crate::support::producer::push_payload;
 use crate::support::puppet::{PARROT, PUPPET};
 use crate::support::redis_state::key;
+use crate::support::terminal::Terminal;
 
 /// Sets the title of the terminal, clears the screen in two ways, and turns the direction of text.
 const HOSTILE: &str = "a\x1b]0;owned\x07\x1b[2J\u{9b}2J\u{202e}\u{200f}z";
 /// The same as an argument of redis-cli.
 const QUOTED: &str = r#""a\x1b]0;owned\x07\x1b[2J\xc2\x9b2J\xe2\x80\xae\xe2\x80\x8fz""#;
 
-/// A terminal in which `duebox top` runs.
-struct Terminal {
-    script: Child,
-    /// What was written since the last look.
-    written: Arc<Mutex<Vec<u8>>>,
-    /// Everything that was written.
-    all: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Terminal {
-    fn open(fixture: &Fixture) -> Self {
-        let top = format!(
-            "stty cols 120 rows 30 && exec {} top --manifest {}",
-            duebox_binary().display(),
-            fixture.path("duebox.toml").display()
-        );
-        let mut script = Command::new("script")
-            .args(["--quiet", "--return", "--flush", "--command", &top, "/dev/null"])
-            .env("TERM", "xterm-256color")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut output = script.stdout.take().unwrap();
-        let written = Arc::<Mutex<Vec<u8>>>::default();
-        let all = Arc::<Mutex<Vec<u8>>>::default();
-        let (screen, record) = (Arc::clone(&written), Arc::clone(&all));
-        std::thread::spawn(move || {
-            let mut piece = [0; 4_096];
-            while let Ok(length @ 1..) = output.read(&mut piece) {
-                screen.lock().unwrap().extend_from_slice(&piece[..length]);
-                record.lock().unwrap().extend_from_slice(&piece[..length]);
-            }
-        });
-        Self { script, written, all }
-    }
-
-    /// Waits until the output since the last call contains these words.
-    fn shows(&self, words: &str) {
-        eventually(words, || {
-            let mut written = self.written.lock().unwrap();
-            let found = plain(&written).contains(words);
-            if found {
-                written.clear();
-            }
-            found
-        });
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        // Both fail only if the process has already ended.
-        drop(self.script.kill());
-        drop(self.script.wait());
-    }
-}
-
-/// The text without escape sequences.
-fn plain(written: &[u8]) -> String {
-    let text = String::from_utf8_lossy(written);
-    let mut plain = String::new();
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\u{1b}' if letters.next() == Some('[') => {
-                // Skip to the letter that ends the sequence.
-                letters.by_ref().find(char::is_ascii_alphabetic);
-            }
-            '\u{1b}' => {}
-            letter => plain.push(letter),
-        }
-    }
-    plain
+/// `duebox top` in a terminal.
+fn top(fixture: &Fixture) -> Terminal {
+    let manifest = fixture.path("duebox.toml");
+    Terminal::open(
+        &format!("{} top --manifest {}", duebox_binary().display(), manifest.display()),
+        (120, 30),
+    )
 }
 
 #[test]
@@ -105,7 +33,7 @@ fn a_dead_job_is_requeued_with_the_keyboard() {
     let daemon = fixture.start();
     push_payload(&fixture, "work", "ill-fated", "N");
     daemon.wait_for_line("its death", |line| line.has("settled", "dead"));
-    let mut terminal = Terminal::open(&fixture);
+    let mut terminal = top(&fixture);
     terminal.shows("work");
     terminal.press("\r");
     terminal.shows("ill-fated");
@@ -115,8 +43,8 @@ fn a_dead_job_is_requeued_with_the_keyboard() {
     terminal.shows("requeued ill-fated");
     eventually("it ran again", || daemon.count(|line| line.has("settled", "dead")) == 2);
     terminal.press("qq");
-    eventually("it has ended", || terminal.script.try_wait().unwrap().is_some());
-    let ended = terminal.script.try_wait().unwrap().unwrap();
+    eventually("it has ended", || terminal.ended().is_some());
+    let ended = terminal.ended().unwrap();
     assert!(ended.success(), "{ended}");
 }
 
@@ -153,15 +81,15 @@ fn texts_of_strangers_do_not_command_the_terminal() {
     let json = fixture.duebox(&["get", "work", HOSTILE, "--json"]);
     let job: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((job["id"].as_str(), job["payload"].as_str()), (Some(HOSTILE), Some(HOSTILE)));
-    let mut terminal = Terminal::open(&fixture);
+    let mut terminal = top(&fixture);
     terminal.shows("work");
     terminal.press("\r");
     terminal.shows("owned");
     terminal.press("\r");
     terminal.shows("drop");
     terminal.press("qqq");
-    eventually("it has ended", || terminal.script.try_wait().unwrap().is_some());
-    let all = String::from_utf8_lossy(&terminal.all.lock().unwrap()).into_owned();
+    eventually("it has ended", || terminal.ended().is_some());
+    let all = terminal.all();
     assert!(!all.contains("\x1b]0;owned") && !all.contains("\x1b[2J\u{9b}"), "{all:?}");
     let is_text = |c: char| is_obeyed(c) && !matches!(c, '\x1b' | '\r' | '\x08' | '\x0e' | '\x0f');
     assert!(!all.contains(is_text), "{all:?}");

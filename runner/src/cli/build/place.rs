@@ -1,8 +1,9 @@
-//! Makes a compiled module smaller, and puts it into its place whole: a daemon that watches it never reads half a module.
+//! Makes a compiled module smaller, and puts it into its place whole once it has passed its checks: a daemon that watches
+//! the place never reads half a module, nor one that it would refuse.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use duebox_sandbox::without_debug_sections;
@@ -21,31 +22,63 @@ const FEATURES: [&str; 6] = [
     "--enable-sign-ext",
 ];
 
-/// Optimizes a module, and renames it to its place unless the module there is the same.
-pub(super) fn place(
-    compiled: &Path,
-    module: &Path,
-    language: HandlerLanguage,
-) -> Result<(), Failure> {
-    let new = module.with_file_name(".handler.new");
-    let placed = fs::read(compiled).and_then(|bytes| {
-        let stripped = without_debug_sections(&bytes);
-        fs::write(&new, stripped.as_deref().unwrap_or(&bytes))?;
-        optimize(&new, language);
-        if fs::read(module).ok().as_ref() == Some(&fs::read(&new)?) {
-            return fs::remove_file(&new);
+/// A module next to its place. It is removed unless it is placed.
+pub(super) struct Candidate {
+    path: PathBuf,
+    /// Its place.
+    module: PathBuf,
+}
+
+impl Candidate {
+    /// Takes what the compiler wrote, and optimizes it.
+    pub(super) fn prepare(
+        compiled: &Path,
+        module: &Path,
+        language: HandlerLanguage,
+    ) -> Result<Self, Failure> {
+        // No daemon loads a file whose name begins with a dot.
+        let (path, module) = (module.with_file_name(".handler.new"), module.to_owned());
+        let candidate = Self { path, module };
+        let written = fs::read(compiled).and_then(|bytes| {
+            let stripped = without_debug_sections(&bytes);
+            fs::write(&candidate.path, stripped.as_deref().unwrap_or(&bytes))
+        });
+        // The compilers of some languages write next to the module; cargo keeps its own file.
+        if compiled.parent() == candidate.module.parent() {
+            drop(fs::remove_file(compiled));
         }
-        fs::rename(&new, module)
-    });
-    // The compilers of some languages write next to the module; cargo keeps its own file.
-    if compiled.parent() == module.parent() {
-        drop(fs::remove_file(compiled));
+        written.map_err(|error| unwritable(&candidate.module, &error))?;
+        optimize(&candidate.path, language);
+        Ok(candidate)
     }
-    placed.map_err(|error: io::Error| {
-        drop(fs::remove_file(&new));
-        let message = format!("{} cannot be written: {error}", module.display());
-        Failure::failed(message, "name a project that this user can write")
-    })
+
+    /// The file that may become the module.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Renames it to its place, unless the module there is the same.
+    pub(super) fn place(self) -> Result<(), Failure> {
+        let placed = fs::read(&self.path).and_then(|bytes| {
+            match fs::read(&self.module).is_ok_and(|module| module == bytes) {
+                true => Ok(()),
+                false => fs::rename(&self.path, &self.module),
+            }
+        });
+        placed.map_err(|error| unwritable(&self.module, &error))
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        // It is gone if it was placed.
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+fn unwritable(module: &Path, error: &io::Error) -> Failure {
+    let message = format!("{} cannot be written: {error}", module.display());
+    Failure::failed(message, "name a project that this user can write")
 }
 
 /// Runs wasm-opt on a module, if it is there. AssemblyScript's compiler has done the same, and Go's modules gain

@@ -12,7 +12,7 @@ use duebox_sandbox::{
 use super::cost::{self, Cost};
 use super::mend::Refused;
 use super::needs::Needs;
-use super::shown;
+use super::{shown, source};
 use crate::cli::Common;
 use crate::cli::project::HandlerLanguage;
 use crate::cli::support::failure::Failure;
@@ -36,9 +36,12 @@ pub(crate) struct Inspection {
     /// `None` for a source.
     pub(super) outline: Option<ModuleOutline>,
     pub(super) needs: Needs,
+    /// What a source imports of `duebox`.
+    pub(super) source_imports: Vec<String>,
     /// From the bytes to a loaded handler. It includes the start of the process that compiles.
     pub(super) load: Duration,
-    pub(super) cost: Cost,
+    /// `None` if it was not called.
+    pub(super) cost: Option<Cost>,
     /// The topics of the manifest that bind it.
     topics: Vec<Binding>,
 }
@@ -66,7 +69,7 @@ impl Inspection {
     }
 
     /// Problem and remedy of each topic that binds the handler and does not grant what it needs.
-    pub(super) fn refusing_topics(&self) -> Vec<(String, String)> {
+    pub(crate) fn refusing_topics(&self) -> Vec<(String, String)> {
         let mut refusals = Vec::new();
         for Binding { name, grants, .. } in &self.topics {
             let missing = self.needs.missing(grants);
@@ -87,41 +90,62 @@ impl Inspection {
     }
 }
 
-/// Examines a handler. `manifest` is looked at for the topics that bind it, if it exists.
+/// What is examined.
+pub(crate) struct Subject<'a> {
+    /// Looked at for the topics that bind the handler, if it exists.
+    pub(crate) manifest: &'a Path,
+    /// The handler's file: what topics bind, and errors name.
+    pub(crate) file: &'a Path,
+    /// The file with its bytes; another one for a module that is not in its place yet.
+    pub(crate) content: &'a Path,
+    pub(crate) trial: Trial,
+}
+
+/// What is done with a handler after it is read.
+pub(crate) enum Trial {
+    /// It is loaded, through the cache of the daemon.
+    LoadOnly,
+    /// It is compiled anew and called with this payload, and the times are measured.
+    Measured(Bytes),
+}
+
+/// Examines a handler.
 ///
 /// # Errors
 /// [`Failure`] if the file cannot be read, or the sandbox refuses it.
-pub(crate) fn examine(
-    common: &Common,
-    manifest: &Path,
-    file: &Path,
-    payload: Bytes,
-) -> Result<Inspection, Failure> {
+pub(crate) fn examine(common: &Common, subject: Subject<'_>) -> Result<Inspection, Failure> {
+    let Subject { manifest, file, content, trial } = subject;
     let topics = bindings(common, manifest, file);
     let limits = topics.first().map_or_else(Limits::default, |topic| topic.limits.clone());
-    let sandbox = sandbox(common, file, &limits)?;
+    let cached = matches!(trial, Trial::LoadOnly) || Language::of(file).is_some();
+    let sandbox = sandbox(common, manifest, &limits, cached)?;
     let began = Instant::now();
-    let source = File::read(&sandbox, file, &reading_limits(file, &limits))
+    let read = File::read(&sandbox, content, &reading_limits(file, &limits))
         .map_err(|error| unreadable(file, error))?;
-    let mut look = Look::at(&source, file);
+    let mut look = Look::at(&read, content);
     look.needs.leave_out(|name| topics.iter().all(|topic| topic.sets(name)) && !topics.is_empty());
     let grants = all_grants(topics.first().map(|topic| &topic.grants));
-    let handler = source.load(&sandbox, limits, grants).map_err(|error| {
+    let handler = read.load(&sandbox, limits, grants).map_err(|error| {
         let (language, outline) = (look.language, look.outline.as_ref());
         let hint = Refused { error: &error, language, outline, start: &look.start }.remedy();
         Failure::bad_input(format!("{} is refused: {error}", shown(file)), hint)
     })?;
     let load = began.elapsed();
     let topic = topics.first().and_then(|topic| TopicName::new(&topic.name).ok());
+    let cost = match trial {
+        Trial::LoadOnly => None,
+        Trial::Measured(payload) => Some(measured(&handler, topic, payload)?),
+    };
     Ok(Inspection {
         file: file.to_owned(),
         bytes: look.bytes,
-        digest: source.digest(),
+        digest: read.digest(),
         language: look.language,
         needs: look.needs,
+        source_imports: look.source_imports,
         outline: look.outline,
         load,
-        cost: measured(&handler, topic, payload)?,
+        cost,
         topics,
     })
 }
@@ -147,10 +171,11 @@ struct Look {
     language: Option<HandlerLanguage>,
     outline: Option<ModuleOutline>,
     needs: Needs,
+    source_imports: Vec<String>,
 }
 
 impl Look {
-    fn at(source: &File, file: &Path) -> Self {
+    fn at(source: &File, content: &Path) -> Self {
         match source {
             File::Module(bytes) => {
                 let outline = ModuleOutline::read(bytes);
@@ -162,21 +187,25 @@ impl Look {
                     language: language.or(is_text.then_some(HandlerLanguage::Wat)),
                     needs: outline.as_ref().map(Needs::of_module).unwrap_or_default(),
                     outline,
+                    source_imports: Vec::new(),
                 }
             }
             File::Source(_) => {
-                let text = std::fs::read_to_string(file).unwrap_or_default();
-                let language = match Language::of(file) {
+                let texts = source::own_texts(content);
+                let imports = source::imports_of(&texts);
+                let language = match Language::of(content) {
                     Some(Language::Python) => HandlerLanguage::Python,
                     _ => HandlerLanguage::TypeScript,
                 };
-                let needs = Needs::of_source(&text);
+                let has_fetch = language == HandlerLanguage::TypeScript;
+                let needs = Needs::of_source(&texts, &imports, has_fetch);
                 Self {
-                    bytes: text.len(),
+                    bytes: texts.iter().map(String::len).sum(),
                     start: Vec::new(),
                     language: Some(language),
                     outline: None,
                     needs,
+                    source_imports: imports,
                 }
             }
         }
@@ -222,11 +251,8 @@ fn all_grants(topic: Option<&Grants>) -> Grants {
 fn bindings(common: &Common, manifest: &Path, file: &Path) -> Vec<Binding> {
     let environment = common.environment().without_handlers();
     let Ok(manifest) = Manifest::load_with(manifest, &environment) else { return Vec::new() };
-    let Ok(wanted) = file.canonicalize() else { return Vec::new() };
-    let is_bound = |topic: &Topic| {
-        topic.handler.as_ref().and_then(|handler| handler.canonicalize().ok()).as_ref()
-            == Some(&wanted)
-    };
+    let wanted = place_of(file);
+    let is_bound = |topic: &Topic| topic.handler.as_deref().map(place_of).as_ref() == Some(&wanted);
     let named = manifest.topics.iter().map(|(name, topic)| (name.to_string(), topic));
     let patterns = manifest.patterns.iter().map(|(name, topic)| (name.to_string(), topic));
     let bound = named.chain(patterns).filter(|(_, topic)| is_bound(topic));
@@ -237,21 +263,36 @@ fn bindings(common: &Common, manifest: &Path, file: &Path) -> Vec<Binding> {
     bound.map(binding).collect()
 }
 
-/// A sandbox that compiles modules anew, so that the time is measured. The interpreter of a source comes from the
-/// user's cache: it takes seconds to compile.
-fn sandbox(common: &Common, file: &Path, limits: &Limits) -> Result<Sandbox, Failure> {
+/// Where a file is or will be, through all links: a handler may be bound before it is built.
+pub(crate) fn place_of(file: &Path) -> PathBuf {
+    let of_folder = || {
+        let folder = file.parent().filter(|folder| *folder != Path::new(""));
+        Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(file.file_name()?))
+    };
+    file.canonicalize().ok().or_else(of_folder).unwrap_or_else(|| file.to_owned())
+}
+
+/// A sandbox. Without the cache it compiles modules anew, so that the time is measured. The interpreter of a source
+/// always comes from the cache: it takes seconds to compile.
+fn sandbox(
+    common: &Common,
+    manifest: &Path,
+    limits: &Limits,
+    cached: bool,
+) -> Result<Sandbox, Failure> {
     let config =
         SandboxConfig { max_jobs: 1, memory_max: limits.memory, tables_max: limits.tables };
     let environment = common.environment().without_handlers();
-    if let Ok(manifest) = Manifest::load_with(common.manifest(), &environment) {
+    let manifest = Manifest::load_with(manifest, &environment).ok();
+    if let Some(manifest) = &manifest {
         language::look_for_engine_in(manifest.runner.languages.as_deref());
     }
     let mut sandbox = Sandbox::new(&config)?;
     let process = module_file::compiler_process(CompileLimits::default(), module_file::program());
     sandbox.use_compiler_process(process);
-    if Language::of(file).is_some()
-        && let Some(cache) = CacheFolder::of_user(&common.environment())
-    {
+    let of_manifest = manifest.and_then(|manifest| manifest.runner.cache);
+    let cache = of_manifest.or_else(|| CacheFolder::of_user(&common.environment()));
+    if let Some(cache) = cache.filter(|_| cached) {
         // Without a cache it is only slower.
         drop(sandbox.use_cache_dir(&cache.path));
     }

@@ -34,22 +34,27 @@ impl Needs {
         Self { capabilities, origins, ..Self::default() }
     }
 
-    /// From the text of a source: an interpreter imports everything, so only the text tells. Files that it imports
-    /// are not looked at.
-    pub(super) fn of_source(text: &str) -> Self {
-        let uses = |calls: &[&str]| calls.iter().any(|call| is_called(text, call));
-        let mut capabilities = Vec::new();
-        for (capability, calls) in [
-            (Capability::Push, &["push("] as &[&str]),
-            (Capability::Http, &["http.", "fetch("]),
-            (Capability::Kv, &["kv."]),
-        ] {
-            if uses(calls) {
-                capabilities.push(capability);
-            }
-        }
-        let origins = if uses(&["http.", "fetch("]) { origins(text) } else { Vec::new() };
-        let (config, secrets) = (arguments(text, "config("), arguments(text, "secret("));
+    /// From the texts of a source's files and what they import of `duebox`: an interpreter imports everything, so only
+    /// the texts tell. `has_fetch` if its language has a global `fetch`.
+    pub(super) fn of_source(texts: &[String], imports: &[String], has_fetch: bool) -> Self {
+        let imported = |name: &str| imports.iter().any(|import| import == name);
+        let fetches = has_fetch && texts.iter().any(|text| is_called(text, "fetch("));
+        let is_needed = |capability: &Capability| {
+            imported(name(*capability)) || (*capability == Capability::Http && fetches)
+        };
+        let all = [Capability::Push, Capability::Http, Capability::Kv];
+        let capabilities: Vec<Capability> = all.into_iter().filter(is_needed).collect();
+        let sends = capabilities.contains(&Capability::Http);
+        let all = |find: &dyn Fn(&str) -> Vec<String>| {
+            let mut found: Vec<String> = texts.iter().flat_map(|text| find(text)).collect();
+            found.sort();
+            found.dedup();
+            found.truncate(NAMES_MAX);
+            found
+        };
+        let origins = if sends { all(&origins) } else { Vec::new() };
+        let config = all(&|text| arguments(text, "config("));
+        let secrets = all(&|text| arguments(text, "secret("));
         Self { capabilities, origins, config, secrets }
     }
 
@@ -170,11 +175,16 @@ fn origins(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source;
     use super::*;
 
     #[test]
     fn a_source_tells_what_it_needs() {
-        let needs = Needs::of_source(
+        let of_source = |text: &str| {
+            let texts = [text.to_owned()];
+            Needs::of_source(&texts, &source::imports_of(&texts), true)
+        };
+        let needs = of_source(
             "// push(\"a\")\nimport { http, job } from \"duebox\";\nconst key = job.secret('api-key');\n\
              http.post(`https://api.example.com/v1/${job.config(\"path\", \"x\")}`); job.config(name); unpush(1);",
         );
@@ -189,6 +199,7 @@ mod tests {
         let sandbox = &table["topics"]["order.close"]["sandbox"];
         assert_eq!(sandbox["http"][0].as_str(), Some("https://api.example.com"));
         assert_eq!(sandbox["secrets"]["api-key"]["file"].as_str(), Some("api-key"));
-        assert!(Needs::of_source("log.info('kv is not used')").is_empty());
+        assert!(of_source("[].push(1); log.info('kv is not used')").is_empty());
+        assert_eq!(of_source("await fetch(url)").capabilities, [Capability::Http]);
     }
 }

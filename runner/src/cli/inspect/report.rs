@@ -35,10 +35,10 @@ pub(super) struct InspectReport {
     sections: Vec<Section>,
     load_ms: f64,
     instantiate_us: Option<f64>,
-    call_us: f64,
+    call_us: Option<f64>,
     calls: usize,
-    memory_peak_bytes: usize,
-    verdict: String,
+    memory_peak_bytes: Option<usize>,
+    verdict: Option<String>,
     notes: Vec<String>,
     /// Of topics of the manifest that bind the handler and refuse it.
     problems: Vec<Problem>,
@@ -84,7 +84,7 @@ impl InspectReport {
             ty: it.ty.clone(),
         };
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
-        let (needs, cost) = (&inspection.needs, &inspection.cost);
+        let (needs, cost) = (&inspection.needs, inspection.cost.as_ref());
         Self {
             file: shown(&inspection.file),
             digest: inspection.digest.to_string(),
@@ -92,7 +92,7 @@ impl InspectReport {
             language: inspection.language.map(HandlerLanguage::name),
             producers: producers(&outline),
             exports: outline.exports.iter().map(export).collect(),
-            imports: outline.imports.iter().map(import).collect(),
+            imports: outline.imports.iter().map(import).chain(of_source(inspection)).collect(),
             needs: needs.capabilities.iter().map(|it| needs::name(*it)).collect(),
             origins: needs.origins.clone(),
             sandbox: (!needs.is_empty()).then(|| needs.whole_block(inspection.topic())),
@@ -101,11 +101,11 @@ impl InspectReport {
                 .map(|(name, bytes)| Section { name, bytes })
                 .collect(),
             load_ms: inspection.load.as_secs_f64() * 1e3,
-            instantiate_us: cost.instantiate.map(micros),
-            call_us: micros(cost.call),
-            calls: cost.calls,
-            memory_peak_bytes: cost.memory_peak,
-            verdict: cost.verdict.clone(),
+            instantiate_us: cost.and_then(|cost| cost.instantiate).map(micros),
+            call_us: cost.map(|cost| micros(cost.call)),
+            calls: cost.map_or(0, |cost| cost.calls),
+            memory_peak_bytes: cost.map(|cost| cost.memory_peak),
+            verdict: cost.map(|cost| cost.verdict.clone()),
             notes: notes(inspection),
             problems: inspection
                 .refusing_topics()
@@ -114,6 +114,15 @@ impl InspectReport {
                 .collect(),
         }
     }
+}
+
+/// What a source imports of `duebox`; its names have no type.
+fn of_source(inspection: &Inspection) -> impl Iterator<Item = Import> {
+    inspection.source_imports.iter().map(|name| Import {
+        module: "duebox".to_owned(),
+        name: name.clone(),
+        ty: String::new(),
+    })
 }
 
 /// The report for people.
@@ -157,7 +166,12 @@ fn summary(inspection: &Inspection) -> String {
         fields.push(("exports", exports(outline)));
         fields.push(("imports", imports(outline)));
     }
-    let cost = &inspection.cost;
+    if inspection.outline.is_none() {
+        let names = inspection.source_imports.join(", ");
+        let names = if names.is_empty() { "nothing".to_owned() } else { names };
+        fields.push(("imports", format!("duebox: {names}")));
+    }
+    let Some(cost) = &inspection.cost else { return output::fields(&fields) };
     fields.push(("load", format!("{}, once for each version", time(inspection.load))));
     if let Some(instantiate) = cost.instantiate {
         fields.push(("instance", format!("{}, for each job", time(instantiate))));
@@ -195,7 +209,8 @@ fn notes(inspection: &Inspection) -> Vec<String> {
         notes.push(format!("{bytes} of it are debug information, which `duebox build` removes; the names of functions stay."));
     }
     let has_initialize = outline.exports.iter().any(|export| export.name == "_initialize");
-    if has_initialize && inspection.cost.instantiate.is_some_and(|time| time > SLOW_START) {
+    let instantiate = inspection.cost.as_ref().and_then(|cost| cost.instantiate);
+    if has_initialize && instantiate.is_some_and(|time| time > SLOW_START) {
         notes.push(
             "its runtime starts anew for each job; snapshot = true in its topic starts jobs from the state after that."
                 .to_owned(),

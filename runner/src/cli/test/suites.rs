@@ -13,11 +13,11 @@ use crate::manifest::{CaseFile, Environment, Manifest, Topic};
 const FILES_MAX: usize = 1_000;
 
 /// The cases of a topic or pattern.
-pub(super) struct Suite<'m> {
+pub(crate) struct Suite<'m> {
     /// The topic or the pattern.
-    pub(super) name: String,
-    pub(super) topic: &'m Topic,
-    pub(super) files: Vec<CaseFile>,
+    pub(crate) name: String,
+    pub(crate) topic: &'m Topic,
+    pub(crate) files: Vec<CaseFile>,
 }
 
 impl Suite<'_> {
@@ -32,7 +32,7 @@ impl Suite<'_> {
 /// # Errors
 /// A [`Failure`] of bad input if the topic is unknown, if a file is invalid, or if a file does not say to
 /// which of several topics it belongs.
-pub(super) fn find<'m>(
+pub(crate) fn find<'m>(
     manifest: &'m Manifest,
     environment: &Environment,
     only: Option<&str>,

@@ -13,6 +13,14 @@ use crate::observe::attempt_record::AttemptRecord;
 /// The target of these lines, which log filters name: it does not follow the module.
 const TARGET: &str = "duebox::job";
 
+/// The target of traces: at level debug, because a trace has many lines.
+const TRACE_TARGET: &str = "duebox::trace";
+
+/// Logs the trace of a guest that trapped: its calls, innermost first.
+pub fn log_trace(topic: &TopicName, id: &JobId, attempt: u32, trace: &str) {
+    debug!(target: TRACE_TARGET, %topic, job_id = %id, attempt, trace, "trace of the attempt");
+}
+
 /// Writes the line of a settled attempt at a level.
 macro_rules! line {
     ($log:ident, $record:ident, $topic:ident, $settled:ident) => {{
