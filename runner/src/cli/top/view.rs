@@ -192,6 +192,9 @@ fn bottom_line(model: &Model) -> Line<'static> {
         Mode::Browse | Mode::Help if !model.notice.is_empty() => {
             Line::from(output::one_line(&model.notice))
         }
+        Mode::Browse | Mode::Help if model.is_detailed() => {
+            Line::styled("↑ ↓ scroll  r requeue  Esc back to the jobs  ? help", DIM)
+        }
         Mode::Browse | Mode::Help if model.open.is_some() => {
             let keys =
                 "Enter details  Tab state  r requeue  R requeue all  p pause  Esc back  ? help";

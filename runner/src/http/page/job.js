@@ -8,6 +8,9 @@ import { chip } from './states.js';
 
 const LIVE = ['pending', 'ready', 'blocked', 'retry', 'unack'];
 
+/** The states of a job's relatives are asked for at every so many refreshes. */
+const RELATIVES_EVERY = 5;
+
 /** Attempts are timed by their daemon and ends by Redis: an end within this time before an attempt is its end. */
 const CLOCKS_MS = 2_000;
 
@@ -15,8 +18,8 @@ const CLOCKS_MS = 2_000;
 export const jobLink = (topic, id) => `#/topics/${encodeURIComponent(topic)}/jobs/${encodeURIComponent(id)}`;
 
 /** A job, and its attempts as far as this daemon remembers them. */
-async function read(topic, id) {
-  const job = await get(topicPath(topic, 'jobs', id));
+async function read(topic, id, withRelatives = true) {
+  const job = await get(`${topicPath(topic, 'jobs', id)}${withRelatives ? '?relatives=true' : ''}`);
   const list = await get(`${topicPath(topic, 'jobs')}?limit=1`).catch(() => ({ latest: [] }));
   return { job, attempts: list.latest.filter((attempt) => attempt.id === id) };
 }
@@ -64,6 +67,8 @@ export class JobPage {
   constructor(app, topic, id) {
     Object.assign(this, { app, topic, id });
     this.title = `${id} · ${topic}`;
+    this.follows = topic;
+    this.turn = 0;
     this.state = el('span', {});
     this.buttons = el('div', { class: 'actions' });
     this.body = el('div', { class: 'panel job-body' });
@@ -76,16 +81,19 @@ export class JobPage {
   async refresh() {
     let found;
     try {
-      found = await read(this.topic, this.id);
+      found = await read(this.topic, this.id, this.turn % RELATIVES_EVERY === 0);
     } catch (error) {
       if (!(error instanceof Refused) || error.kind !== 'unknown-job') throw error;
       fill(this.state, '', () => []);
       fill(this.buttons, '', () => []);
       fill(this.body, 'unknown', () => el('p', { id: 'unknown-job' },
-        'No job has this id: it was never pushed, or it is done and was not kept. Set done_retention to keep done jobs.'));
+        'No record of this job is left: it is done and was not kept, its record is past its retention, or it was never pushed. done_retention keeps done jobs.'));
       return;
     }
     const { job, attempts } = found;
+    this.turn += 1;
+    this.relatives = job.relatives ?? this.relatives;
+    job.relatives = this.relatives;
     const key = JSON.stringify(found);
     fill(this.state, job.state, () => chip(job.state));
     fill(this.buttons, job.state, () => buttons(this.topic, job, () => this.app.refresh()));
@@ -98,7 +106,7 @@ export class JobPage {
 
 /** The details of a job, by section. */
 function details(job, attempts) {
-  const parts = [facts(job), section('Timeline', timeline(job, attempts))];
+  const parts = [facts(job), section('Timeline', timeline(job, attempts)), ...relatives(job)];
   const failure = job.dead?.info ?? job.last_error;
   if (failure) {
     parts.push(section(job.dead ? 'Failure' : 'Last failure', el('p', { class: 'reason', id: 'reason' },
@@ -115,6 +123,20 @@ function details(job, attempts) {
   if (Object.keys(options).length) parts.push(section('Options', el('pre', { tabindex: '0' }, JSON.stringify(options, null, 2))));
   if (job.options_error) parts.push(section('Options', el('p', { class: 'reason' }, job.options_error)));
   return parts;
+}
+
+/** The job that pushed this one, and the jobs that its ack pushed, as links with their states. */
+function relatives(job) {
+  const all = job.relatives ?? [];
+  const kept = (one) => (one.state ? chip(one.state) : el('span', { class: 'faint' }, one.readable
+    ? 'no record: done and not kept, past its retention, or not pushed yet' : 'this session may not read its topic'));
+  const list = (role) => all.filter((one) => one.role === role).map((one) => el('li', { class: one.state ? 'good' : 'calm' },
+    el('a', { class: 'id', href: jobLink(one.topic, one.id) }, one.id), el('span', { class: 'faint' }, ` in ${one.topic} `), kept(one)));
+  const [parents, children] = [list('parent'), list('follow_up')];
+  return [
+    parents.length > 0 && section('Parent', el('ul', { class: 'timeline', id: 'parent' }, parents)),
+    children.length > 0 && section('Follow-ups', el('ul', { class: 'timeline', id: 'follow-ups' }, children)),
+  ].filter(Boolean);
 }
 
 /** What is known of the job's life, the earliest first. */

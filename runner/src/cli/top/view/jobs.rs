@@ -88,6 +88,14 @@ fn details(job: &Job, life: &Timeline) -> String {
     if !moments.is_empty() {
         lines.push(format!("timeline:\n  {}", moments.join("\n  ")));
     }
+    if let Some(parent) = &life.parent {
+        lines.push(format!("parent: {}", output::one_line(parent)));
+    }
+    if !life.follow_ups.is_empty() {
+        let names: Vec<String> =
+            life.follow_ups.iter().map(|name| output::one_line(name)).collect();
+        lines.push(format!("pushed: {}", names.join(", ")));
+    }
     if let Some(trace) = &life.trace_id {
         lines.push(format!("trace id: {trace}"));
     }
