@@ -117,7 +117,7 @@ async fn record_own(server: &ServerState, mut counts_all: bool) {
 /// Adds what other daemons report.
 async fn record_others(server: &ServerState) {
     let recorder = &server.recorder;
-    let mut last = Last::default();
+    let (mut last, mut known) = (Last::default(), HashSet::new());
     loop {
         let asked = monotonic::now();
         *recorder.asked.lock() = Some(asked);
@@ -133,7 +133,8 @@ async fn record_others(server: &ServerState) {
                 let texts = statuses.texts.iter();
                 let all: Vec<Status> =
                     texts.filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
-                let topics = other_changes(&mut last, &all, recorder.history.since_ms());
+                let topics =
+                    other_changes(&mut last, &mut known, &all, recorder.history.since_ms());
                 let total = Sample { redis_us: micros(took), ..Sample::default() };
                 recorder.add(&topics, &total);
             }
@@ -147,18 +148,17 @@ async fn record_others(server: &ServerState) {
     }
 }
 
-/// What happened in other daemons since their last reports.
+/// What happened in other daemons since their last reports; `known` are those that have reported before.
 fn other_changes(
     last: &mut Last<(String, TopicName, bool)>,
+    known: &mut HashSet<String>,
     all: &[Status],
     since_ms: u64,
 ) -> Vec<(TopicName, Sample)> {
-    let known: HashSet<String> = last.0.keys().map(|(runner, ..)| runner.clone()).collect();
-    let young = |status: &&Status| {
-        status.started_at_ms >= since_ms || known.contains(status.runner.as_str())
-    };
+    let is_young =
+        |status: &&Status| status.started_at_ms >= since_ms || known.contains(&status.runner);
     let young: HashSet<&str> =
-        all.iter().filter(young).map(|status| status.runner.as_str()).collect();
+        all.iter().filter(is_young).map(|status| status.runner.as_str()).collect();
     let tallies = all.iter().flat_map(|status| {
         // A topic may have attempts of handlers and of pull consumers.
         let served = status.topics.iter().map(|topic| (&topic.topic, topic.tally, false));
@@ -170,6 +170,7 @@ fn other_changes(
     });
     // What a daemon that is older than this one did before its first report is left out: it is unknown when.
     let changes = last.changes(tallies, |(runner, ..)| young.contains(runner.as_str()));
+    *known = all.iter().map(|status| status.runner.clone()).collect();
     changes.into_iter().map(|((_, name, _), sample)| (name, sample)).collect()
 }
 

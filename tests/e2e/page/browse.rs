@@ -62,7 +62,7 @@ fn dead_jobs_are_paged_searched_and_requeued_with_what_was_left() {
     let browser = opened(at, "#/topics/invoice.send");
     browser.click("#states [data-state=dead]");
     lists(&browser, 50);
-    browser.reads("#browse tbody", "no");
+    browser.reads("#browse tbody", "nack");
     keep_all(&browser, "browse-dead");
     is_accessible(&browser, "browse");
     browser.click("#next-page");

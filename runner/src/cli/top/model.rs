@@ -169,6 +169,7 @@ impl Model {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Action::Quit;
         }
+        self.notice.clear();
         match std::mem::take(&mut self.mode) {
             Mode::Help => Action::Nothing,
             Mode::Filter => self.filter_key(key.code),

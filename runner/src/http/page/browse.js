@@ -189,7 +189,7 @@ export class BrowsePage {
     this.matchAll.hidden = !(this.hasMore && shown > 0 && chosenNow === shown) || this.allMatch;
     setText(this.matchAll, this.isSearch ? 'Select all that match' : `Select all ${many(this.number, `${wordOf(this.state)} job`)}`);
     const all = this.isSearch ? 'All that match' : `All ${many(this.number, `${wordOf(this.state)} job`)}`;
-    setText(this.chosenText, this.allMatch ? `${all} are selected` : chosenNow ? `${count(chosenNow)} selected; the list rests` : 'Select jobs to act on them');
+    setText(this.chosenText, this.allMatch ? `${all} are selected` : chosenNow ? `${count(chosenNow)} selected; the list is not updated meanwhile` : 'Select jobs to act on them');
     for (const node of this.buttons) node.disabled = chosenNow === 0;
   }
 

@@ -138,7 +138,7 @@ function slowCalls({ slow, slow_refused: refused }) {
   if (!slow) return [title, el('p', { class: 'reason' }, `Redis does not tell them: ${refused}`)];
   if (slow.length === 0) return [title, el('p', { class: 'faint' }, 'None since Redis started or its log was reset.')];
   const heads = ['Command', 'Key', 'Took', 'When', 'Client'];
-  return [title, el('table', { class: 'plain cards' }, el('thead', {}, el('tr', {}, heads.map((head) => el('th', { scope: 'col', class: head === 'Took' ? 'number' : '' }, head)))),
+  return [title, el('table', { class: 'plain cards lines slow' }, el('thead', {}, el('tr', {}, heads.map((head) => el('th', { scope: 'col', class: head === 'Took' ? 'number' : '' }, head)))),
     el('tbody', {}, slow.map((call) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, call.command)), el('td', { class: 'path' }, call.key ?? '–'),
       el('td', { class: 'number' }, span(call.took_ms)), el('td', {}, when(call.at_s * 1_000)), el('td', { class: 'path' }, call.client)))))];
 }

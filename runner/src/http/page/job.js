@@ -67,7 +67,7 @@ export class JobPage {
   constructor(app, topic, id) {
     Object.assign(this, { app, topic, id });
     this.title = `${id} · ${topic}`;
-    this.follows = topic;
+    [this.follows, this.onlyJob] = [topic, id];
     this.turn = 0;
     this.state = el('span', {});
     this.buttons = el('div', { class: 'actions' });
@@ -130,7 +130,7 @@ function relatives(job) {
   const all = job.relatives ?? [];
   const kept = (one) => (one.state ? chip(one.state) : el('span', { class: 'faint' }, one.readable
     ? 'no record: done and not kept, past its retention, or not pushed yet' : 'this session may not read its topic'));
-  const list = (role) => all.filter((one) => one.role === role).map((one) => el('li', { class: one.state ? 'good' : 'calm' },
+  const list = (role) => all.filter((one) => one.role === role).map((one) => el('li', { class: { dead: 'bad', done: 'good' }[one.state] ?? 'calm' },
     el('a', { class: 'id', href: jobLink(one.topic, one.id) }, one.id), el('span', { class: 'faint' }, ` in ${one.topic} `), kept(one)));
   const [parents, children] = [list('parent'), list('follow_up')];
   return [
@@ -155,6 +155,7 @@ function timeline(job, attempts) {
       text: [info.reason, info.wall_ms !== undefined && `ran ${span(info.wall_ms)}`, info.digest && `module ${short(info.digest)}`].filter(Boolean).join(' · '),
     });
   }
+  addMoments(job, events);
   const add = (at, kind, title, text = '', order = 0) => at !== undefined && at !== null && events.push({ at, kind, title, text, order });
   add(job.dead?.died_at_ms, 'bad', 'Dead', 'Kept until it is requeued, purged or past its retention', CLOCKS_MS);
   add(job.done?.done_at_ms, 'good', 'Done', '', CLOCKS_MS);
@@ -167,6 +168,22 @@ function timeline(job, attempts) {
   if (earlier > 0) events.unshift({ kind: 'bad', title: `${earlier} earlier failed ${earlier === 1 ? 'attempt' : 'attempts'}`, text: 'in other daemons, or too long ago for this one to remember' });
   return el('ol', { class: 'timeline', id: 'timeline' }, events.map(({ at, kind, title, text }) =>
     el('li', { class: kind }, el('div', {}, el('b', {}, title), ' ', at ? when(at) : ''), text && el('p', { class: 'reason' }, text))));
+}
+
+/** Moments of a job's life that only the daemon knows, most of them from events. */
+const MOMENTS = { pushed: 'Pushed', requeued: 'Requeued', rescheduled: 'Rescheduled', reclaimed: 'Reclaimed: its runner died or lost the lease',
+  released: 'Released without an attempt', snoozed: 'Snoozed', superseded: 'Replaced by a newer push', cancelled: 'Cancelled', expired: 'Expired' };
+const ENDS = ['acked', 'retried', 'dead', 'discarded'];
+
+/** Adds what the daemon tells of the job's life, and attempts that are not known otherwise. */
+function addMoments(job, events) {
+  const known = new Set(events.map((event) => /^Attempt (\d+):/.exec(event.title)?.[1]));
+  for (const { event, attempt, at_ms: at, class: failure, digest } of job.timeline) {
+    if (MOMENTS[event]) events.push({ at, kind: 'calm', title: MOMENTS[event], text: '', order: event === 'pushed' ? -1 : 0 });
+    if (ENDS.includes(event) && attempt && !known.has(String(attempt))) {
+      events.push({ at, kind: failure ? 'bad' : 'good', title: `Attempt ${attempt}: ${failure ?? event}`, text: digest ? `module ${short(digest)}` : '' });
+    }
+  }
 }
 
 /** The trace id of a W3C traceparent. */

@@ -15,7 +15,7 @@ const AGAIN_MS = 60_000;
 
 /** The event stream of what is shown. */
 export class Live {
-  /** `stirred` is called after an event. */
+  /** `stirred` is called after an event, with the id of its job if it is of one. */
   constructor(stirred) {
     this.stirred = stirred;
     this.isAllowed = false;
@@ -39,7 +39,7 @@ export class Live {
       this.isOpen = false;
       if (this.source?.readyState === EventSource.CLOSED) this.rest();
     };
-    for (const kind of [...EVENTS, 'gap']) this.source.addEventListener(kind, () => this.take());
+    for (const kind of [...EVENTS, 'gap']) this.source.addEventListener(kind, (event) => this.take(event));
     this.source.addEventListener('end', (event) => {
       // A daemon that stops, or a page that was too slow, may connect again.
       if (['forbidden', 'off'].includes(JSON.parse(event.data).reason)) this.rest();
@@ -47,12 +47,12 @@ export class Live {
     [this.secondAt, this.inSecond] = [0, 0];
   }
 
-  take() {
+  take(event) {
     this.received += 1;
     if (performance.now() - this.secondAt > 1_000) [this.secondAt, this.inSecond] = [performance.now(), 0];
     this.inSecond += 1;
     if (this.inSecond > EVENTS_PER_SECOND) this.rest();
-    this.stirred();
+    this.stirred(JSON.parse(event.data).id);
   }
 
   rest() {

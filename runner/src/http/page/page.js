@@ -27,7 +27,7 @@ class App {
     this.fails = 0;
     this.wait = null;
     this.next = 0;
-    this.live = new Live(() => this.stirred());
+    this.live = new Live((job) => this.stirred(job));
   }
 
   may(scope) {
@@ -87,8 +87,10 @@ class App {
     await this.look();
   }
 
-  /** Something happened: looks again, but no sooner than without events. */
-  stirred() {
+  /** Something happened, to this job if it is one: looks again, but no sooner than without events. The view of a job
+      leaves other jobs alone: its timeline costs Redis more than a count. */
+  stirred(job) {
+    if (this.view?.onlyJob && job && job !== this.view.onlyJob) return;
     this.isStirred = true;
     if (document.hidden || this.isLooking) return;
     clearTimeout(this.wait);

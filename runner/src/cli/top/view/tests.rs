@@ -100,6 +100,8 @@ fn changes_ask_for_confirmation() {
     model.saw_jobs(vec![job]);
     let text = screen(&mut model);
     assert!(text.contains("trap") && text.contains("42") && !text.contains('\x1b'), "{text}");
+    // The reason is there in full, below the list.
+    assert!(text.contains("42: trap: un") && text.contains("reachable"), "{text}");
     assert_eq!(press(&mut model, "\n"), Action::Details(name("order.close"), id.clone()));
     assert_eq!(press(&mut model, "ry"), Action::Requeue(name("order.close"), id));
     press(&mut model, "R");
