@@ -94,7 +94,7 @@ fn dead_jobs_are_paged_searched_and_requeued_with_what_was_left() {
     browser.reads("#work-status", "15 requeued, 1 left as it is");
     browser.reads("#work-left", "job-8: a live job has its id");
     keep_all(&browser, "browse-left");
-    is_accessible(&browser, "what was left");
+    is_accessible(&browser, "jobs that were left");
     browser.click("#work-close");
     browser.is_gone("dialog");
     assert_eq!((number(at, "dead"), number(at, "ready")), (JOBS as u64 - 15, 16));

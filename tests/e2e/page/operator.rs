@@ -164,6 +164,7 @@ fn slow_calls_of_redis_are_named_without_their_arguments() {
     fixture.redis.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "10000"]);
     let browser = opened(at, "#/redis");
     browser.reads("#redis-slow", "Command");
+    browser.run("document.querySelector('#redis-slow').scrollIntoView()");
     keep_all(&browser, "redis-slow");
     let broken = broken_rules(&browser);
     assert!(broken.is_empty(), "{broken:#?}");

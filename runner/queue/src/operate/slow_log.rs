@@ -59,7 +59,7 @@ impl SlowCall {
     }
 }
 
-/// A word as text; empty for what is none.
+/// A word as text; empty for other values.
 fn word(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
