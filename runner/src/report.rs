@@ -2,6 +2,7 @@
 //!
 //! Nothing here changes the state that it reports.
 
+mod breaker_status;
 mod lateness;
 mod manifest_refusal;
 pub mod metrics;

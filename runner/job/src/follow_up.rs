@@ -20,6 +20,9 @@ use crate::{
     DELAY_MAX_MS, DUE_MS_RANGE, IdError, JobId, OptionError, Options, TopicError, TopicName,
 };
 
+/// The header of a follow-up that names the job whose ack pushed it, as `topic/id`.
+pub const PARENT_HEADER: &str = "duebox-parent";
+
 /// A job that another job asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
@@ -120,6 +123,16 @@ struct Written {
 }
 
 impl FollowUp {
+    /// Names the job that pushes it in the header [`PARENT_HEADER`]. An id that no header can hold, or headers
+    /// without room for it, leave it without a name.
+    pub fn name_parent(&mut self, topic: &TopicName, id: &JobId) {
+        let Ok(id) = std::str::from_utf8(id.as_bytes()) else { return };
+        let parent = format!("{topic}/{id}");
+        if let Ok(named) = self.options.clone().with_header(PARENT_HEADER, &parent) {
+            self.options = named;
+        }
+    }
+
     /// Its bytes, about: the payload, the id and the options.
     pub fn bytes(&self) -> usize {
         let headers = self.options.headers().iter();
@@ -267,6 +280,19 @@ mod tests {
         assert_eq!(decode(FollowUp::encode(&all)), Ok(numbered));
         assert_eq!(FollowUp::encode(&[]), b"");
         assert_eq!(decode(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_follow_up_names_its_parent_if_a_header_can_hold_it() {
+        let orders = TopicName::new("order.close").unwrap();
+        let named = |id: &[u8]| {
+            let mut child = follow_up("1", FollowUpDue::AfterMs(0), b"");
+            child.name_parent(&orders, &JobId::from_redis(id.to_vec()));
+            assert_eq!(child.options.max_attempts(), Some(2));
+            child.options.headers().get(PARENT_HEADER).cloned()
+        };
+        assert_eq!(named(b"42").as_deref(), Some("order.close/42"));
+        assert_eq!((named(b"\xff"), named(b"a\nb")), (None, None));
     }
 
     #[test]

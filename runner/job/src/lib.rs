@@ -25,7 +25,7 @@ mod topic;
 pub use backoff::{Backoff, BackoffError};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use durations::{CountedDurations, Durations};
-pub use follow_up::{FollowUp, FollowUpDue, FollowUpError};
+pub use follow_up::{FollowUp, FollowUpDue, FollowUpError, PARENT_HEADER};
 pub use id::{IdError, JobId};
 pub use options::{OptionError, Options, Priority};
 pub use outcome::{Failure, FailureClass, Outcome, Policy};

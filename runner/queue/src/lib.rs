@@ -111,6 +111,7 @@ pub use crate::operate::permissions::Role;
 pub use crate::operate::recordings::{RECORDINGS_MAX, StoredRecording};
 pub use crate::operate::retention::{Pruned, PrunedRecords, RetentionLimits};
 pub use crate::operate::scan::KeyScan;
+pub use crate::operate::slow_log::SlowCall;
 pub use crate::produce::cancel::Cancelled;
 pub use crate::produce::push::{Due, IfExists, NewJob, Pushed};
 pub use crate::produce::relay::{RelayPass, Relayed};

@@ -16,3 +16,4 @@ pub(crate) mod recordings;
 pub(crate) mod retention;
 pub(crate) mod scan;
 mod server_info;
+pub(crate) mod slow_log;

@@ -133,6 +133,7 @@ fn describe(topic: &TopicName, job: &Job, life: &Timeline) -> Vec<(&'static str,
         add("result", done.result.as_deref().map(bytes));
     }
     add("trace", life.trace_id.clone());
+    add("parent", life.parent.as_deref().map(output::one_line));
     add("pushed", Some(life.follow_ups.join("\n")).filter(|names| !names.is_empty()));
     add("timeline", Some(timeline_lines(life).join("\n")).filter(|lines| !lines.is_empty()));
     add("held", job.held_until_ms.map(|ms| format!("until {}", moment(ms, now))));

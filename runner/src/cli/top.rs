@@ -5,6 +5,7 @@
 
 mod model;
 mod rates;
+mod sort;
 mod view;
 
 use std::io::{self, IsTerminal};
@@ -159,6 +160,9 @@ async fn perform(
                 Some(Requeued::Exists) => format!("{id} stays dead: a live job has that id"),
                 _ => format!("{id} is no longer dead"),
             });
+            if model.is_detailed() {
+                model.found(get::look_up(queue, &topic, &id).await?);
+            }
         }
         Action::RequeueAll(topic) => {
             let many = queue.requeue_matching(&topic, &DeadQuery::default()).await?;

@@ -114,7 +114,12 @@ impl Supervisor {
             Arc::clone(&services.sandbox),
             services.queue.latency_stats(),
         );
-        let reporter = Reporter { runner_id: Arc::clone(&services.runner_id), api, process };
+        let reporter = Reporter {
+            runner_id: Arc::clone(&services.runner_id),
+            api,
+            process,
+            pull_counters: Arc::clone(&services.records.pull_counters),
+        };
         let handles =
             (base, reporter, published.watched.subscribe(), published.refused.subscribe());
         loops.keep(TaskKind::Status, handles, |((queue, outage), reporter, watched, refused)| {

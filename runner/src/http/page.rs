@@ -29,7 +29,7 @@ macro_rules! files {
 }
 
 /// All files of the page.
-static FILES: [File; 20] = files! {
+static FILES: [File; 23] = files! {
     "/" "text/html; charset=utf-8" "index.html"
     "/page/page.css" "text/css; charset=utf-8" "page.css"
     "/page/icon.svg" "image/svg+xml" "icon.svg"
@@ -48,6 +48,9 @@ static FILES: [File; 20] = files! {
     "/page/topics.js" "text/javascript; charset=utf-8" "topics.js"
     "/page/topic.js" "text/javascript; charset=utf-8" "topic.js"
     "/page/jobs.js" "text/javascript; charset=utf-8" "jobs.js"
+    "/page/browse.js" "text/javascript; charset=utf-8" "browse.js"
+    "/page/selection.js" "text/javascript; charset=utf-8" "selection.js"
+    "/page/live.js" "text/javascript; charset=utf-8" "live.js"
     "/page/actions.js" "text/javascript; charset=utf-8" "actions.js"
     "/page/keys.js" "text/javascript; charset=utf-8" "keys.js"
 };
@@ -100,6 +103,7 @@ mod tests {
     use duebox_job::FailureClass;
 
     use super::*;
+    use crate::observe::events::EventKind;
 
     #[test]
     fn the_page_uses_no_other_server_and_turns_no_text_into_markup() {
@@ -115,13 +119,19 @@ mod tests {
         assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" on"));
     }
 
+    /// The words of a list in a script of the page.
+    fn words_of(path: &str, list: &str) -> Vec<&'static str> {
+        let script = FILES.iter().find(|file| file.path == path).unwrap().content;
+        let (_, rest) = script.split_once(&format!("const {list} = [")).unwrap();
+        let (words, _) = rest.split_once(']').unwrap();
+        words.split(',').map(|word| word.trim().trim_matches('\'')).collect()
+    }
+
     #[test]
-    fn the_failure_classes_of_the_page_are_those_of_the_daemon() {
-        let script = FILES.iter().find(|file| file.path == "/page/classes.js").unwrap().content;
-        let list = script.split_once("const CLASSES = [").unwrap().1.split_once(']').unwrap().0;
-        let classes =
-            list.split(',').map(|class| class.trim().trim_matches('\'')).collect::<Vec<_>>();
-        assert_eq!(classes, FailureClass::ALL.map(|class| class.name()));
+    fn the_failure_classes_and_events_of_the_page_are_those_of_the_daemon() {
+        let classes = FailureClass::ALL.map(|class| class.name());
+        assert_eq!(words_of("/page/classes.js", "CLASSES"), classes);
+        assert_eq!(words_of("/page/live.js", "EVENTS"), EventKind::ALL.map(EventKind::word));
     }
 
     #[test]

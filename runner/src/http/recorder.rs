@@ -1,5 +1,5 @@
 //! Records the history that the page and `/v1/history` show, from the start of the daemon on: each second what its own
-//! workers did and what other daemons report, and at most every ten seconds how many jobs wait. Redis is read on the
+//! workers and pull consumers did and what other daemons report, and at most every ten seconds how many jobs wait. Redis is read on the
 //! server's own connection, apart from the job path. While nothing happens it is read less often.
 
 use std::collections::{HashMap, HashSet};
@@ -90,7 +90,7 @@ pub(super) async fn record(server: ServerState) -> anyhow::Result<()> {
 /// Adds what the own workers did in each second, and how long Redis takes to reply.
 async fn record_own(server: &ServerState, mut counts_all: bool) {
     let recorder = &server.recorder;
-    let mut last = Last::default();
+    let (mut last, mut last_pulled) = (Last::default(), Last::default());
     let mut tick = tokio::time::interval(SECOND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -101,7 +101,9 @@ async fn record_own(server: &ServerState, mut counts_all: bool) {
             Some((name, Tally::of(&watched.serving.as_ref()?.counters)))
         });
         // Topics of this process begin at 0.
-        let topics = last.changes(tallies, |_| counts_all);
+        let mut topics = last.changes(tallies, |_| counts_all);
+        let pulled = server.pull_counters.tallies();
+        topics.extend(last_pulled.changes(pulled.into_iter(), |_| counts_all));
         counts_all = true;
         if !topics.is_empty() {
             recorder.is_active.store(true, Ordering::Relaxed);
@@ -115,7 +117,7 @@ async fn record_own(server: &ServerState, mut counts_all: bool) {
 /// Adds what other daemons report.
 async fn record_others(server: &ServerState) {
     let recorder = &server.recorder;
-    let mut last = Last::default();
+    let (mut last, mut known) = (Last::default(), HashSet::new());
     loop {
         let asked = monotonic::now();
         *recorder.asked.lock() = Some(asked);
@@ -131,7 +133,8 @@ async fn record_others(server: &ServerState) {
                 let texts = statuses.texts.iter();
                 let all: Vec<Status> =
                     texts.filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
-                let topics = other_changes(&mut last, &all, recorder.history.since_ms());
+                let topics =
+                    other_changes(&mut last, &mut known, &all, recorder.history.since_ms());
                 let total = Sample { redis_us: micros(took), ..Sample::default() };
                 recorder.add(&topics, &total);
             }
@@ -145,27 +148,30 @@ async fn record_others(server: &ServerState) {
     }
 }
 
-/// What happened in other daemons since their last reports.
+/// What happened in other daemons since their last reports; `known` are those that have reported before.
 fn other_changes(
-    last: &mut Last<(String, TopicName)>,
+    last: &mut Last<(String, TopicName, bool)>,
+    known: &mut HashSet<String>,
     all: &[Status],
     since_ms: u64,
 ) -> Vec<(TopicName, Sample)> {
-    let known: HashSet<String> = last.0.keys().map(|(runner, _)| runner.clone()).collect();
-    let young = |status: &&Status| {
-        status.started_at_ms >= since_ms || known.contains(status.runner.as_str())
-    };
+    let is_young =
+        |status: &&Status| status.started_at_ms >= since_ms || known.contains(&status.runner);
     let young: HashSet<&str> =
-        all.iter().filter(young).map(|status| status.runner.as_str()).collect();
+        all.iter().filter(is_young).map(|status| status.runner.as_str()).collect();
     let tallies = all.iter().flat_map(|status| {
-        status.topics.iter().filter_map(|topic| {
-            let name = TopicName::new(&topic.topic).ok()?;
-            Some(((status.runner.clone(), name), topic.tally))
+        // A topic may have attempts of handlers and of pull consumers.
+        let served = status.topics.iter().map(|topic| (&topic.topic, topic.tally, false));
+        let pulled = status.pulled.iter().map(|topic| (&topic.topic, topic.tally, true));
+        served.chain(pulled).filter_map(|(topic, tally, is_pulled)| {
+            let name = TopicName::new(topic).ok()?;
+            Some(((status.runner.clone(), name, is_pulled), tally))
         })
     });
     // What a daemon that is older than this one did before its first report is left out: it is unknown when.
-    let changes = last.changes(tallies, |(runner, _)| young.contains(runner.as_str()));
-    changes.into_iter().map(|((_, name), sample)| (name, sample)).collect()
+    let changes = last.changes(tallies, |(runner, ..)| young.contains(runner.as_str()));
+    *known = all.iter().map(|status| status.runner.clone()).collect();
+    changes.into_iter().map(|((_, name, _), sample)| (name, sample)).collect()
 }
 
 /// Adds how many jobs wait, and how long they have been due.

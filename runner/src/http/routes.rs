@@ -9,10 +9,13 @@ pub(super) mod leases;
 pub(super) mod live;
 pub(super) mod push;
 mod recent;
+mod relatives;
 pub(super) mod runners;
 pub(super) mod schedules;
+pub(super) mod selected;
 pub(super) mod session;
 pub(super) mod settle;
+pub(super) mod topic_control;
 pub(super) mod topics;
 
 use utoipa_axum::router::OpenApiRouter;
@@ -34,7 +37,8 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(push::push))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::reschedule))
-        .routes(routes!(jobs::run_now));
+        .routes(routes!(jobs::run_now))
+        .routes(routes!(selected::cancel));
     let read = OpenApiRouter::new()
         .routes(routes!(jobs::get))
         .routes(routes!(live::list))
@@ -49,14 +53,16 @@ pub(super) fn api() -> OpenApiRouter<ServerState> {
         .routes(routes!(settle::extend))
         .routes(routes!(events::stream));
     let admin = OpenApiRouter::new()
-        .routes(routes!(topics::pause))
-        .routes(routes!(topics::resume))
-        .routes(routes!(topics::reload))
-        .routes(routes!(topics::rollback))
+        .routes(routes!(topic_control::pause))
+        .routes(routes!(topic_control::resume))
+        .routes(routes!(topic_control::reload))
+        .routes(routes!(topic_control::rollback))
         .routes(routes!(dead::purge))
         .routes(routes!(dead::purge_one))
         .routes(routes!(dead::requeue_one))
         .routes(routes!(dead::requeue))
+        .routes(routes!(selected::requeue))
+        .routes(routes!(selected::purge))
         .routes(routes!(schedules::run));
     let observe =
         OpenApiRouter::new().routes(routes!(runners::list)).routes(routes!(runners::redis));

@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use duebox_job::{FailureClass, JobId, TopicName};
+use duebox_job::{Failure, JobId, TopicName};
 use duebox_queue::{IfExists, NewJob, Pushed, Queue, QueueError, Settled, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -110,16 +110,16 @@ impl ServerState {
         Ok(jobs.into_iter().map(|job| job.id).zip(words).collect())
     }
 
-    /// Counts a settle by a consumer and reports its event; `class` is the failure class, if the
-    /// job failed.
+    /// Counts a settle by a consumer and reports its event; with the failure that the consumer reported.
     pub(super) fn record_settled(
         &self,
         topic: &TopicName,
         id: &JobId,
         settled: Settled,
-        class: Option<FailureClass>,
+        failure: Option<Failure>,
     ) {
-        self.pull_counters.count_settled(topic, settled, class);
+        let class = failure.as_ref().map(|failure| failure.class);
+        self.pull_counters.count_settled(topic, id, settled, failure);
         let Some(event) = EventKind::of(settled) else { return };
         match class.filter(|_| event.is_failure()) {
             Some(class) => self.events.report_failed(topic, id, event, class),

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
+pub use super::breaker_status::BreakerStatus;
 use super::lateness::RecentLateness;
 pub use super::manifest_refusal::ManifestRefusal;
 use super::process::{ProcessSources, ProcessStatus};
@@ -28,6 +29,7 @@ use crate::manifest::percent;
 use crate::observe::counters::Counters;
 use crate::observe::failure_reasons::{FailureReason, FailureReasons};
 use crate::observe::module_stats::{ModuleStats, Sums};
+use crate::observe::pull_counters::{PullCounters, PulledStatus};
 use crate::observe::recent_attempts::RecentAttempts;
 use crate::observe::tally::Tally;
 use crate::redis_host::outage::Outage;
@@ -76,6 +78,9 @@ pub struct Status {
     /// Its process.
     #[serde(default)]
     pub process: ProcessStatus,
+    /// What pull consumers did over its API, sorted by topic; at most 200 topics.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub pulled: Vec<PulledStatus>,
 }
 
 /// A topic with a handler, or an entry of the manifest without a valid module.
@@ -124,16 +129,6 @@ pub struct CanaryStatus {
     pub digest: String,
     /// Its share of the jobs in percent: above 0, at most 100.
     pub percent: f64,
-}
-
-/// A breaker that is not closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BreakerStatus {
-    /// Since when it has been open, unix ms by the daemon's clock.
-    pub open_since_ms: u64,
-    /// When the next probe may start; `None` while one runs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub probe_at_ms: Option<u64>,
 }
 
 /// The attempts of one module.
@@ -189,6 +184,8 @@ pub struct Reporter {
     pub api: Option<SocketAddr>,
     /// Its process.
     pub process: ProcessSources,
+    /// What pull consumers do over its API.
+    pub pull_counters: Arc<PullCounters>,
 }
 
 /// All topics to report, sorted by name.
@@ -238,7 +235,9 @@ pub async fn publish(
         let watched = Arc::clone(&topics.borrow_and_update());
         let topic_changes = watched.iter().map(Watched::changes).collect();
         let changes: Changes = (topic_changes, refused.borrow().clone());
-        let attempts = watched.iter().map(Watched::attempts).sum();
+        let pulled = reporter.pull_counters.report();
+        let attempts: u64 = watched.iter().map(Watched::attempts).sum();
+        let attempts = attempts + pulled.iter().map(PulledStatus::attempts).sum::<u64>();
         if published.as_ref().is_some_and(|last| last.is_current(&changes, attempts)) {
             continue;
         }
@@ -249,6 +248,7 @@ pub async fn publish(
         lateness.rotate(at, watched.iter().filter_map(Watched::lateness));
         status.manifest_refused.clone_from(&changes.1);
         status.process = reporter.process.read();
+        status.pulled = pulled;
         // Texts and numbers: serialization to JSON cannot fail.
         let json = serde_json::to_string(&status).unwrap_or_default();
         let report = Published { at, changes, attempts, bytes: json.len() };
@@ -299,6 +299,7 @@ impl Status {
             more_topics: watched.len().saturating_sub(TOPICS_MAX),
             manifest_refused: None,
             process: ProcessStatus::default(),
+            pulled: Vec::new(),
         }
     }
 }
@@ -374,27 +375,6 @@ impl CanaryStatus {
     }
 }
 
-impl BreakerStatus {
-    fn of(standing: BreakerState) -> Option<Self> {
-        let (now_ms, now) = (now_ms(), Instant::now());
-        let ago = |then: Instant| millis(now.saturating_duration_since(then));
-        let ahead = |then: Instant| millis(then.saturating_duration_since(now));
-        let (since, probe_at) = match standing {
-            BreakerState::Closed => return None,
-            BreakerState::Open { since, probe_at } => (since, Some(probe_at)),
-            BreakerState::Probing { since } => (since, None),
-        };
-        Some(Self {
-            open_since_ms: now_ms.saturating_sub(ago(since)),
-            probe_at_ms: probe_at.map(|at| now_ms.saturating_add(ahead(at))),
-        })
-    }
-}
-
 pub(super) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

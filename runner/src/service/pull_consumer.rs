@@ -80,13 +80,14 @@ pub enum ConsumerVerdict {
 }
 
 impl ConsumerVerdict {
-    /// The failure class, if the job failed.
-    pub fn class(&self) -> Option<FailureClass> {
-        match self {
-            Self::Nack { .. } => Some(FailureClass::Nack),
-            Self::Drop { .. } => Some(FailureClass::Drop),
-            Self::Ack { .. } | Self::Release { .. } => None,
-        }
+    /// The failure, if the job failed.
+    pub fn failure(&self) -> Option<Failure> {
+        let (class, reason, retry_after) = match self {
+            Self::Nack { delay, reason } => (FailureClass::Nack, reason, *delay),
+            Self::Drop { reason } => (FailureClass::Drop, reason, None),
+            Self::Ack { .. } | Self::Release { .. } => return None,
+        };
+        Some(Failure { class, reason: reason.clone(), retry_after })
     }
 }
 

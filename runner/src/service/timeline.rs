@@ -3,7 +3,7 @@
 //!
 //! Earlier attempts than the last one leave nothing behind but their number and their events.
 
-use duebox_job::{JobId, TopicName};
+use duebox_job::{JobId, PARENT_HEADER, TopicName};
 use duebox_queue::{Job, JobState, Queue, QueueError, StoredEvent};
 use serde::Serialize;
 use serde_json::Value;
@@ -53,6 +53,9 @@ pub(crate) struct Timeline {
     /// The trace of its push, 32 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace_id: Option<String>,
+    /// The job whose ack pushed it, as `topic/id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
     /// The jobs that its ack pushed, as `topic/id`; at most 20, of done jobs that are kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) follow_ups: Vec<String>,
@@ -131,6 +134,7 @@ impl Timeline {
         let follow_ups = done.and_then(Value::as_array).into_iter().flatten();
         Self {
             trace_id: trace_id(job),
+            parent: parent(job),
             follow_ups: follow_ups.filter_map(|name| Some(name.as_str()?.to_owned())).collect(),
             timeline: moments,
         }
@@ -188,6 +192,13 @@ fn time_of_id(id: &JobId) -> Option<u64> {
     let is_uuid = text.len() == 36 && digits.len() == 32 && digits.as_bytes()[12] == b'7';
     let time = digits.get(..12).filter(|_| is_uuid)?;
     u64::from_str_radix(time, 16).ok()
+}
+
+/// The job that pushed a follow-up: named in a header, and where that is not kept in the record of its end.
+fn parent(job: &Job) -> Option<String> {
+    let header = job.options.as_ref().ok().and_then(|own| own.headers().get(PARENT_HEADER));
+    let done = || job.done.as_ref()?.info["parent"].as_str();
+    header.map(String::as_str).or_else(done).map(str::to_owned)
 }
 
 /// The trace id of a valid `traceparent`.

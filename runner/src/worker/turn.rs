@@ -113,6 +113,9 @@ impl Worker {
                 started_at_ms: self.clock.us_at(ended.started_at).map(|us| us / 1_000),
             };
             self.unsettled.follow_ups |= !ended.output.follow_ups.is_empty();
+            for follow_up in &mut ended.output.follow_ups {
+                follow_up.name_parent(self.parts.shard.topic(), &held.lease.id);
+            }
             max_attempts = Some(attempt.max_attempts());
             attempt.verdict(&ended.outcome, ended.output)
         };

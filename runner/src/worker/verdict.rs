@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duebox_job::{Failure, FailureClass, Options, Outcome, Policy, SNOOZES_MAX};
+use duebox_job::{Failure, FailureClass, Options, Outcome, PARENT_HEADER, Policy, SNOOZES_MAX};
 use duebox_queue::{Finish, LastAttempt, Verdict};
 use duebox_sandbox::Digest;
 
@@ -119,7 +119,9 @@ impl EndedAttempt<'_> {
         let named = output.follow_ups.iter().take(FOLLOW_UPS_NAMED);
         let follow_ups: Vec<String> =
             named.map(|follow_up| format!("{}/{}", follow_up.topic, follow_up.id)).collect();
-        LastAttempt { follow_ups: &follow_ups, ..self.info(digest.as_deref()) }.to_json()
+        let parent = self.options.and_then(|options| options.headers().get(PARENT_HEADER));
+        let parent = parent.map(String::as_str);
+        LastAttempt { parent, follow_ups: &follow_ups, ..self.info(digest.as_deref()) }.to_json()
     }
 
     /// What is known of a failure. Only a failure that may be the last one keeps its trace and log.

@@ -14,7 +14,7 @@ use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 
 /// The rules that axe-core finds broken and calls serious or critical, each with the first element.
-fn broken_rules(browser: &Browser) -> Vec<String> {
+pub(super) fn broken_rules(browser: &Browser) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let axe = fs::read_to_string(root.join(".tools/axe-core/axe.min.js"));
     browser.run(&axe.expect("axe-core is in .tools/axe-core; ./dev test downloads it"));
@@ -69,10 +69,12 @@ fn every_view_is_shown_in_both_themes_and_axe_finds_nothing_serious() {
         ("schedules", "#/schedules", "#schedules [data-schedule=often]", "done"),
         ("redis", "#/redis", "#redis-facts", "Memory of data"),
         ("topic", "#/topics/invoice.send", "#dead", "job-1"),
+        ("browse", "#/topics/invoice.send/browse/dead", "#browse", "job-1"),
+        ("browse-done", "#/topics/order.close/browse/done", "#browse", "job-"),
         ("job", "#/topics/invoice.send/jobs/job-1", "#timeline", "Attempt 2"),
         ("done-job", "#/topics/order.close/jobs/job-1", "#timeline", "Done"),
         ("unknown", "#/topics/none", "#unknown", "404"),
-        ("unknown-job", "#/topics/mail/jobs/none", "#unknown-job", "No job has this id"),
+        ("unknown-job", "#/topics/mail/jobs/none", "#unknown-job", "No record of this job is left"),
     ];
     for (name, route, selector, text) in views {
         browser.run(&format!(

@@ -24,7 +24,7 @@ pub enum Role {
 struct Permission(&'static str, &'static str, &'static str);
 
 /// Every command that this crate, its scripts and the daemon send. Tests hold it to them.
-const PERMISSIONS: [Permission; 57] = [
+const PERMISSIONS: [Permission; 58] = [
     Permission("config|get", "save", "d"),
     Permission("del", "KEY", "d"),
     Permission("eval", "x 0", "dp"),
@@ -60,6 +60,7 @@ const PERMISSIONS: [Permission; 57] = [
     Permission("script|load", "x", "dpv"),
     Permission("set", "KEY x", "dp"),
     Permission("sismember", "KEY x", "dpv"),
+    Permission("slowlog|get", "1", "d"),
     Permission("smembers", "KEY", "dv"),
     Permission("srem", "KEY x", "d"),
     Permission("subscribe", "CONTROL", "d"),
@@ -85,7 +86,7 @@ const PERMISSIONS: [Permission; 57] = [
 ];
 
 /// Commands whose refusal a daemon only warns about.
-const OPTIONAL: [&str; 1] = ["config|get"];
+const OPTIONAL: [&str; 2] = ["config|get", "slowlog|get"];
 
 /// Asks for the permission of each command: the number of its words, then the words.
 const ASK: &str = "\

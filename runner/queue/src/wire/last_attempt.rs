@@ -31,6 +31,9 @@ pub struct LastAttempt<'a> {
     /// How long it ran, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<f64>,
+    /// The job whose ack pushed this one, as `topic/id`; only of done jobs, which keep no headers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<&'a str>,
     /// The jobs that it pushed with its ack, as `topic/id`.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub follow_ups: &'a [String],

@@ -136,6 +136,11 @@ pub fn digest_and_keys(path: &str) -> Option<(String, Vec<&'static str>)> {
     Some((digest.clone(), source.keys.clone()))
 }
 
+/// The path of the script with this digest.
+pub(crate) fn path_of(digest: &str) -> Option<&'static str> {
+    ALL.iter().find(|(_, script)| script.assembled().digest == digest).map(|(path, _)| *path)
+}
+
 /// The paths of all scripts, for tests that walk them.
 #[doc(hidden)]
 pub fn script_paths() -> impl Iterator<Item = &'static str> {

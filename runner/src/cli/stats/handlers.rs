@@ -309,6 +309,7 @@ mod tests {
             more_topics: 0,
             manifest_refused: None,
             process: ProcessStatus::default(),
+            pulled: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
 use super::rates::Rates;
+use super::sort::SortBy;
 use crate::cli::stats::{Snapshot, TopicStats};
 use crate::report::status::Status;
 use crate::service::timeline::Timeline;
@@ -25,18 +26,6 @@ pub(super) enum Action {
     Requeue(TopicName, JobId),
     RequeueAll(TopicName),
     Details(TopicName, JobId),
-}
-
-/// The column by which topics are sorted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum SortBy {
-    #[default]
-    Name,
-    Rate,
-    Failed,
-    Ready,
-    Late,
-    Dead,
 }
 
 /// What keys do.
@@ -80,30 +69,6 @@ pub(super) struct Open {
     pub(super) details: Option<(Job, Timeline)>,
     /// Lines of the details above the visible part.
     pub(super) scroll: u16,
-}
-
-impl SortBy {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Rate => "rate",
-            Self::Failed => "failed",
-            Self::Ready => "ready",
-            Self::Late => "late",
-            Self::Dead => "dead",
-        }
-    }
-
-    fn next(self) -> Self {
-        match self {
-            Self::Name => Self::Rate,
-            Self::Rate => Self::Failed,
-            Self::Failed => Self::Ready,
-            Self::Ready => Self::Late,
-            Self::Late => Self::Dead,
-            Self::Dead => Self::Name,
-        }
-    }
 }
 
 impl Open {
@@ -152,6 +117,11 @@ impl Model {
         }
     }
 
+    /// Whether one job is shown.
+    pub(super) fn is_detailed(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.details.is_some())
+    }
+
     pub(super) fn did(&mut self, what: String) {
         self.notice = what;
     }
@@ -180,22 +150,7 @@ impl Model {
         let all = self.snapshot.iter().flat_map(|snapshot| &snapshot.topics);
         let mut rows: Vec<&TopicStats> =
             all.filter(|topic| topic.topic.contains(&self.filter)).collect();
-        match self.order {
-            SortBy::Name => {}
-            SortBy::Rate => {
-                let rate = |topic: &TopicStats| self.rates.of(&topic.topic).attempts;
-                rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-            }
-            SortBy::Failed => {
-                let failed = |topic: &TopicStats| self.rates.of(&topic.topic).failed;
-                rows.sort_by(|a, b| failed(b).total_cmp(&failed(a)));
-            }
-            SortBy::Ready => {
-                rows.sort_by_key(|topic| std::cmp::Reverse(topic.ready + topic.blocked));
-            }
-            SortBy::Late => rows.sort_by_key(|topic| std::cmp::Reverse(topic.late_ms)),
-            SortBy::Dead => rows.sort_by_key(|topic| std::cmp::Reverse(topic.dead)),
-        }
+        self.order.sort(&mut rows, &self.rates);
         rows
     }
 
@@ -214,6 +169,7 @@ impl Model {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Action::Quit;
         }
+        self.notice.clear();
         match std::mem::take(&mut self.mode) {
             Mode::Help => Action::Nothing,
             Mode::Filter => self.filter_key(key.code),
@@ -291,6 +247,9 @@ impl Model {
                 KeyCode::Esc | KeyCode::Char('q') => open.details = None,
                 KeyCode::Down | KeyCode::Char('j') => open.scroll = open.scroll.saturating_add(1),
                 KeyCode::Up | KeyCode::Char('k') => open.scroll = open.scroll.saturating_sub(1),
+                KeyCode::PageDown => open.scroll = open.scroll.saturating_add(10),
+                KeyCode::PageUp => open.scroll = open.scroll.saturating_sub(10),
+                KeyCode::Char('?') => self.mode = Mode::Help,
                 KeyCode::Char('r') => self.ask_requeue(),
                 _ => {}
             }
@@ -344,15 +303,20 @@ impl Model {
         };
     }
 
+    /// Asks about the job that is shown, or else the selected one.
     fn ask_requeue(&mut self) {
         let Some(open) = &self.open else { return };
-        let Some(job) = open.selected() else { return };
-        if open.state != JobState::Dead {
+        let (id, is_dead) = match (&open.details, open.selected()) {
+            (Some((job, _)), _) => (job.id.clone(), job.dead.is_some()),
+            (None, Some(job)) => (job.id.clone(), open.state == JobState::Dead),
+            (None, None) => return,
+        };
+        if !is_dead {
             self.notice = "only dead jobs can be requeued; Tab shows another state".to_owned();
             return;
         }
-        let question = format!("Requeue {}? It runs again, with all its attempts.", job.id);
-        self.mode = Mode::Ask(question, Action::Requeue(open.topic.clone(), job.id.clone()));
+        let question = format!("Requeue {id}? It runs again, with all its attempts.");
+        self.mode = Mode::Ask(question, Action::Requeue(open.topic.clone(), id));
     }
 
     fn ask_requeue_all(&mut self) {

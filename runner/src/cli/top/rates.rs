@@ -41,9 +41,8 @@ impl Rates {
     pub(super) fn saw(&mut self, runners: &[Status]) {
         let mut before = std::mem::take(&mut self.samples);
         for runner in runners {
-            for topic in &runner.topics {
-                let key = (runner.runner.clone(), topic.topic.clone());
-                let (attempts, failed) = (topic.total.attempts, topic.total.failed);
+            for (topic, (attempts, failed)) in totals(runner) {
+                let key = (runner.runner.clone(), topic.to_owned());
                 let (at_ms, rate) = (runner.told_at_ms, Rate::default());
                 let mut sample = RateSample { at_ms, attempts, failed, rate };
                 match before.remove(&key) {
@@ -64,6 +63,24 @@ impl Rates {
             failed: sum.failed + sample.rate.failed,
         })
     }
+}
+
+/// The attempts and failures of each topic of a daemon: those of its handlers and of pull consumers.
+fn totals(runner: &Status) -> BTreeMap<&str, (u64, u64)> {
+    let served = runner.topics.iter().map(|topic| {
+        let total = &topic.total;
+        (topic.topic.as_str(), (total.attempts, total.failed))
+    });
+    let pulled = runner
+        .pulled
+        .iter()
+        .map(|topic| (topic.topic.as_str(), (topic.attempts(), u64::from(topic.tally.failed()))));
+    let mut totals: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (topic, (attempts, failed)) in served.chain(pulled) {
+        let sums = totals.entry(topic).or_default();
+        *sums = (sums.0.saturating_add(attempts), sums.1.saturating_add(failed));
+    }
+    totals
 }
 
 impl RateSample {

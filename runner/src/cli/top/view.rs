@@ -142,6 +142,11 @@ fn about_current(model: &Model) -> String {
     if model.open.is_none() && model.daemons.is_some() {
         return daemons::about_selected(model);
     }
+    if let Some(open) = model.open.as_ref().filter(|open| open.details.is_none())
+        && let Some(about) = jobs::about_selected(open)
+    {
+        return about;
+    }
     let Some(topic) = model.current() else { return String::new() };
     let mut parts = vec![format!("{}: {}", output::one_line(&topic.topic), module(topic))];
     if let Some(fault) = &topic.fault {
@@ -191,6 +196,9 @@ fn bottom_line(model: &Model) -> Line<'static> {
         Mode::Filter => Line::from(format!("/{}", model.filter)),
         Mode::Browse | Mode::Help if !model.notice.is_empty() => {
             Line::from(output::one_line(&model.notice))
+        }
+        Mode::Browse | Mode::Help if model.is_detailed() => {
+            Line::styled("↑ ↓ scroll  r requeue  Esc back to the jobs  ? help", DIM)
         }
         Mode::Browse | Mode::Help if model.open.is_some() => {
             let keys =

@@ -65,12 +65,24 @@ function card(runner, modules, open) {
       ['API', runner.api],
       ['Process', String(runner.pid)],
     ]),
-    el('details', { open: open.has(runner.runner), on: { toggle: ({ target }) => open[target.open ? 'add' : 'delete'](runner.runner) } }, el('summary', {}, many(runner.topics.length + runner.more_topics, 'topic')),
-      el('table', { class: 'plain' }, el('thead', {}, el('tr', {}, ['Topic', 'Module', 'Attempts', 'Failed'].map((head, at) => el('th', { scope: 'col', class: at > 1 ? 'number' : '' }, head)))),
+    el('details', { open: open.has(runner.runner), on: { toggle: ({ target }) => open[target.open ? 'add' : 'delete'](runner.runner) } }, el('summary', {}, [many(runner.topics.length + runner.more_topics, 'topic'), runner.pulled.length && `${count(runner.pulled.length)} pulled`].filter(Boolean).join(', ')),
+      runner.topics.length > 0 && el('table', { class: 'plain' }, el('thead', {}, el('tr', {}, ['Topic', 'Module', 'Attempts', 'Failed'].map((head, at) => el('th', { scope: 'col', class: at > 1 ? 'number' : '' }, head)))),
         el('tbody', {}, runner.topics.map((topic) => el('tr', {},
           el('th', { scope: 'row' }, el('a', { href: `#/topics/${encodeURIComponent(topic.topic)}` }, topic.topic)),
           el('td', {}, topic.digest ? el('code', { title: topic.digest }, short(topic.digest)) : badge('bad', 'none')),
-          el('td', { class: 'number' }, count(topic.attempts)), el('td', { class: `number failed${topic.failed ? '' : ' none'}` }, count(topic.failed))))))));
+          el('td', { class: 'number' }, count(topic.attempts)), el('td', { class: `number failed${topic.failed ? '' : ' none'}` }, count(topic.failed)))))),
+    runner.pulled.length > 0 && pulledTable(runner)));
+}
+
+/** The topics whose jobs were pulled over a daemon's API, and by whom. */
+function pulledTable({ pulled, runner }) {
+  const heads = ['Pulled topic', 'Consumers', 'Attempts', 'Failed'];
+  const consumer = ({ name, leased, last_ms: lastMs }) => el('div', {}, el('code', {}, name), el('span', { class: 'faint' }, ` ${many(leased, 'job')}, last pull `), when(lastMs));
+  return el('table', { class: 'plain', 'data-pulled': runner },
+    el('thead', {}, el('tr', {}, heads.map((head, at) => el('th', { scope: 'col', class: at > 1 ? 'number' : '' }, head)))),
+    el('tbody', {}, pulled.map((topic) => el('tr', {}, el('th', { scope: 'row' }, el('a', { href: `#/topics/${encodeURIComponent(topic.topic)}` }, topic.topic)),
+      el('td', {}, topic.consumers.map(consumer)),
+      el('td', { class: 'number' }, count(topic.attempts)), el('td', { class: `number failed${topic.failed ? '' : ' none'}` }, count(topic.failed))))));
 }
 
 /** The view of Redis. */
@@ -80,9 +92,10 @@ export class RedisPage {
     this.turn = 0;
     this.facts = el('div', { class: 'panel', id: 'redis-facts' });
     this.commands = el('div', { class: 'panel panel-body', id: 'redis-commands' });
+    this.slow = el('div', { class: 'panel panel-body', id: 'redis-slow' });
     this.history = new History({ kinds: ['redis', 'waiting'] });
     this.node = el('section', { 'aria-label': 'Redis' }, el('div', { class: 'bar' }, el('h1', {}, 'Redis'), el('span', { class: 'grow' }), this.history.bar),
-      this.history.node, this.facts, this.commands);
+      this.history.node, this.facts, this.commands, this.slow);
   }
 
   async refresh() {
@@ -90,11 +103,13 @@ export class RedisPage {
     // After a failure it is asked again at once: the turn goes on with an answer only.
     const redis = this.turn % REDIS_EVERY === 0 && await get('/v1/redis');
     this.turn += 1;
+    updateTimes(this.node);
     if (!redis) return;
     fill(this.facts, JSON.stringify(redis), () => [el('h2', {}, redis.version), el('span', { class: 'badges' },
       !redis.disk_ok && badge('bad', 'cannot write to its disk'), redis.aof === false && badge('warn', 'no append-only file'),
       redis.eviction && redis.eviction !== 'noeviction' && badge('bad', `evicts: ${redis.eviction}`)), this.describe(redis)]);
     fill(this.commands, JSON.stringify(redis.commands), () => table(redis.commands));
+    fill(this.slow, JSON.stringify([redis.slow, redis.slow_refused]), () => slowCalls(redis));
   }
 
   describe(redis) {
@@ -115,6 +130,17 @@ export class RedisPage {
   close() {
     this.history.close();
   }
+}
+
+/** The slow calls that Redis has logged, or why it does not tell them. */
+function slowCalls({ slow, slow_refused: refused }) {
+  const title = el('h2', {}, 'Slow calls', el('small', {}, 'above slowlog-log-slower-than of Redis, 10 ms by default; the last 20'));
+  if (!slow) return [title, el('p', { class: 'reason' }, `Redis does not tell them: ${refused}`)];
+  if (slow.length === 0) return [title, el('p', { class: 'faint' }, 'None since Redis started or its log was reset.')];
+  const heads = ['Command', 'Key', 'Took', 'When', 'Client'];
+  return [title, el('table', { class: 'plain cards lines slow' }, el('thead', {}, el('tr', {}, heads.map((head) => el('th', { scope: 'col', class: head === 'Took' ? 'number' : '' }, head)))),
+    el('tbody', {}, slow.map((call) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, call.command)), el('td', { class: 'path' }, call.key ?? '–'),
+      el('td', { class: 'number' }, span(call.took_ms)), el('td', {}, when(call.at_s * 1_000)), el('td', { class: 'path' }, call.client)))))];
 }
 
 function table(commands) {

@@ -30,11 +30,13 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Replaces the children of a node, unless `key` is unchanged. */
+/** Replaces the children of a node, unless `key` is unchanged. The focus stays on the child of the same state. */
 export function fill(node, key, make) {
   if (node.filledWith === key) return;
   node.filledWith = key;
+  const focused = node.contains(document.activeElement) && document.activeElement.dataset.state;
   node.replaceChildren(...[make()].flat().filter(Boolean));
+  if (focused) node.querySelector(`[data-state="${focused}"]`)?.focus();
 }
 
 export function button(label, listener, props = {}) {

@@ -40,6 +40,7 @@ export class Causes {
 export class FailuresPage {
   constructor(app) {
     this.title = 'Failures';
+    this.follows = '*';
     this.causes = new Causes(app, 100);
     this.history = new History({ kinds: ['failures', 'throughput'], onLoad: (history) => this.causes.show(history.failures) });
     this.note = el('p', { class: 'faint' });

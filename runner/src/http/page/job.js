@@ -8,6 +8,9 @@ import { chip } from './states.js';
 
 const LIVE = ['pending', 'ready', 'blocked', 'retry', 'unack'];
 
+/** The states of a job's relatives are asked for at every so many refreshes. */
+const RELATIVES_EVERY = 5;
+
 /** Attempts are timed by their daemon and ends by Redis: an end within this time before an attempt is its end. */
 const CLOCKS_MS = 2_000;
 
@@ -15,8 +18,8 @@ const CLOCKS_MS = 2_000;
 export const jobLink = (topic, id) => `#/topics/${encodeURIComponent(topic)}/jobs/${encodeURIComponent(id)}`;
 
 /** A job, and its attempts as far as this daemon remembers them. */
-async function read(topic, id) {
-  const job = await get(topicPath(topic, 'jobs', id));
+async function read(topic, id, withRelatives = true) {
+  const job = await get(`${topicPath(topic, 'jobs', id)}${withRelatives ? '?relatives=true' : ''}`);
   const list = await get(`${topicPath(topic, 'jobs')}?limit=1`).catch(() => ({ latest: [] }));
   return { job, attempts: list.latest.filter((attempt) => attempt.id === id) };
 }
@@ -64,6 +67,8 @@ export class JobPage {
   constructor(app, topic, id) {
     Object.assign(this, { app, topic, id });
     this.title = `${id} · ${topic}`;
+    [this.follows, this.onlyJob] = [topic, id];
+    this.turn = 0;
     this.state = el('span', {});
     this.buttons = el('div', { class: 'actions' });
     this.body = el('div', { class: 'panel job-body' });
@@ -76,16 +81,19 @@ export class JobPage {
   async refresh() {
     let found;
     try {
-      found = await read(this.topic, this.id);
+      found = await read(this.topic, this.id, this.turn % RELATIVES_EVERY === 0);
     } catch (error) {
       if (!(error instanceof Refused) || error.kind !== 'unknown-job') throw error;
       fill(this.state, '', () => []);
       fill(this.buttons, '', () => []);
       fill(this.body, 'unknown', () => el('p', { id: 'unknown-job' },
-        'No job has this id: it was never pushed, or it is done and was not kept. Set done_retention to keep done jobs.'));
+        'No record of this job is left: it is done and was not kept, its record is past its retention, or it was never pushed. done_retention keeps done jobs.'));
       return;
     }
     const { job, attempts } = found;
+    this.turn += 1;
+    this.relatives = job.relatives ?? this.relatives;
+    job.relatives = this.relatives;
     const key = JSON.stringify(found);
     fill(this.state, job.state, () => chip(job.state));
     fill(this.buttons, job.state, () => buttons(this.topic, job, () => this.app.refresh()));
@@ -98,7 +106,7 @@ export class JobPage {
 
 /** The details of a job, by section. */
 function details(job, attempts) {
-  const parts = [facts(job), section('Timeline', timeline(job, attempts))];
+  const parts = [facts(job), section('Timeline', timeline(job, attempts)), ...relatives(job)];
   const failure = job.dead?.info ?? job.last_error;
   if (failure) {
     parts.push(section(job.dead ? 'Failure' : 'Last failure', el('p', { class: 'reason', id: 'reason' },
@@ -117,6 +125,20 @@ function details(job, attempts) {
   return parts;
 }
 
+/** The job that pushed this one, and the jobs that its ack pushed, as links with their states. */
+function relatives(job) {
+  const all = job.relatives ?? [];
+  const kept = (one) => (one.state ? chip(one.state) : el('span', { class: 'faint' }, one.readable
+    ? 'no record: done and not kept, past its retention, or not pushed yet' : 'this session may not read its topic'));
+  const list = (role) => all.filter((one) => one.role === role).map((one) => el('li', { class: { dead: 'bad', done: 'good' }[one.state] ?? 'calm' },
+    el('a', { class: 'id', href: jobLink(one.topic, one.id) }, one.id), el('span', { class: 'faint' }, ` in ${one.topic} `), kept(one)));
+  const [parents, children] = [list('parent'), list('follow_up')];
+  return [
+    parents.length > 0 && section('Parent', el('ul', { class: 'timeline', id: 'parent' }, parents)),
+    children.length > 0 && section('Follow-ups', el('ul', { class: 'timeline', id: 'follow-ups' }, children)),
+  ].filter(Boolean);
+}
+
 /** What is known of the job's life, the earliest first. */
 function timeline(job, attempts) {
   const events = attempts.map((attempt) => ({
@@ -133,6 +155,7 @@ function timeline(job, attempts) {
       text: [info.reason, info.wall_ms !== undefined && `ran ${span(info.wall_ms)}`, info.digest && `module ${short(info.digest)}`].filter(Boolean).join(' · '),
     });
   }
+  addMoments(job, events);
   const add = (at, kind, title, text = '', order = 0) => at !== undefined && at !== null && events.push({ at, kind, title, text, order });
   add(job.dead?.died_at_ms, 'bad', 'Dead', 'Kept until it is requeued, purged or past its retention', CLOCKS_MS);
   add(job.done?.done_at_ms, 'good', 'Done', '', CLOCKS_MS);
@@ -145,6 +168,22 @@ function timeline(job, attempts) {
   if (earlier > 0) events.unshift({ kind: 'bad', title: `${earlier} earlier failed ${earlier === 1 ? 'attempt' : 'attempts'}`, text: 'in other daemons, or too long ago for this one to remember' });
   return el('ol', { class: 'timeline', id: 'timeline' }, events.map(({ at, kind, title, text }) =>
     el('li', { class: kind }, el('div', {}, el('b', {}, title), ' ', at ? when(at) : ''), text && el('p', { class: 'reason' }, text))));
+}
+
+/** Moments of a job's life that only the daemon knows, most of them from events. */
+const MOMENTS = { pushed: 'Pushed', requeued: 'Requeued', rescheduled: 'Rescheduled', reclaimed: 'Reclaimed: its runner died or lost the lease',
+  released: 'Released without an attempt', snoozed: 'Snoozed', superseded: 'Replaced by a newer push', cancelled: 'Cancelled', expired: 'Expired' };
+const ENDS = ['acked', 'retried', 'dead', 'discarded'];
+
+/** Adds what the daemon tells of the job's life, and attempts that are not known otherwise. */
+function addMoments(job, events) {
+  const known = new Set(events.map((event) => /^Attempt (\d+):/.exec(event.title)?.[1]));
+  for (const { event, attempt, at_ms: at, class: failure, digest } of job.timeline) {
+    if (MOMENTS[event]) events.push({ at, kind: 'calm', title: MOMENTS[event], text: '', order: event === 'pushed' ? -1 : 0 });
+    if (ENDS.includes(event) && attempt && !known.has(String(attempt))) {
+      events.push({ at, kind: failure ? 'bad' : 'good', title: `Attempt ${attempt}: ${failure ?? event}`, text: digest ? `module ${short(digest)}` : '' });
+    }
+  }
 }
 
 /** The trace id of a W3C traceparent. */

@@ -11,6 +11,7 @@ const KEYS = [
   ['f', 'the failures'],
   ['← →', 'in a chart: read single values'],
   ['p', 'push a job (in a topic)'],
+  ['x', 'select a job (in a list)'],
   ['t', 'theme: light, dark or system'],
   ['Esc', 'close, or go back'],
   ['?', 'show the keys'],
@@ -63,17 +64,17 @@ function move(view, by) {
   links[next].scrollIntoView({ block: 'nearest' });
 }
 
-/** From a job to its topic, from any other view to the topics. */
+/** From a job or a list of jobs to their topic, from any other view to the topics. */
 function goUp() {
   const parts = location.hash.split('/');
-  location.hash = parts[3] === 'jobs' ? parts.slice(0, 3).join('/') : '#/';
+  location.hash = ['jobs', 'browse'].includes(parts[3]) ? parts.slice(0, 3).join('/') : '#/';
 }
 
 /** Handles the keyboard. `view` returns the current view. */
 export function followKeys(view) {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const isTyping = event.target.matches('input, textarea, select');
+    const isTyping = event.target.matches('input:not([type=checkbox]), textarea, select');
     if (document.querySelector('dialog[open]')) return;
     if (event.key === 'Escape') {
       if (isTyping) event.target.blur();
@@ -90,6 +91,7 @@ export function followKeys(view) {
       f: () => (location.hash = '#/failures'),
       t: nextTheme,
       p: () => view()?.push?.(),
+      x: () => view()?.mark?.(),
     };
     const act = actions[event.key];
     if (!act) return;

@@ -1,13 +1,15 @@
-// The page: session, views and refresh. It refreshes once a second while it is visible, less often if responses are
-// slow. It shows an outage and continues by itself after it.
+// The page: session, views and refresh. While it is visible it refreshes after an event, or once a second where there
+// is no event stream; less often if responses are slow. It shows an outage and continues by itself after it.
 
 import { Refused, ask, get, post } from './api.js';
 import { sayRefused } from './actions.js';
+import { BrowsePage } from './browse.js';
 import { DaemonsPage, RedisPage } from './daemons.js';
 import { el, setText } from './dom.js';
 import { FailuresPage } from './failures.js';
 import { JobPage } from './job.js';
 import { applyTheme, followKeys, nextTheme, showKeys } from './keys.js';
+import { Live } from './live.js';
 import { SchedulesPage } from './schedules.js';
 import { TopicPage } from './topic.js';
 import { TopicList } from './topics.js';
@@ -24,6 +26,8 @@ class App {
     this.session = { scopes: [] };
     this.fails = 0;
     this.wait = null;
+    this.next = 0;
+    this.live = new Live((job) => this.stirred(job));
   }
 
   may(scope) {
@@ -33,7 +37,8 @@ class App {
   async start() {
     this.session = await get('/session');
     place('banner').hidden = true;
-    const { login, session, name } = this.session;
+    const { login, session, name, events } = this.session;
+    this.live.isAllowed = Boolean(events);
     place('logout').hidden = !session || login;
     place('who').hidden = !name;
     setText(place('who'), name ?? '');
@@ -56,6 +61,7 @@ class App {
     document.title = view.title === 'Topics' ? 'Duebox' : `${view.title} · Duebox`;
     for (const dialog of document.querySelectorAll('dialog')) dialog.close();
     this.mark();
+    this.live.follow(view.follows ?? null);
     place('main').replaceChildren(view.node);
     window.scrollTo(0, 0);
     view.focus?.();
@@ -81,28 +87,48 @@ class App {
     await this.look();
   }
 
+  /** Something happened, to this job if it is one: looks again, but no sooner than without events. The view of a job
+      leaves other jobs alone: its timeline costs Redis more than a count. */
+  stirred(job) {
+    if (this.view?.onlyJob && job && job !== this.view.onlyJob) return;
+    this.isStirred = true;
+    if (document.hidden || this.isLooking) return;
+    clearTimeout(this.wait);
+    this.wait = setTimeout(() => this.look(), Math.max(0, this.next - performance.now()));
+  }
+
   async look() {
     const began = performance.now();
     const { view } = this;
     if (document.hidden || !view) return;
+    this.live.follow(view.follows ?? null);
+    if (this.isStirred) view.refreshLists?.();
+    [this.isStirred, this.isLooking] = [false, true];
     try {
       await (view.refresh ? view.refresh() : undefined);
       if (view === this.view) this.answered();
     } catch (error) {
       if (view === this.view) this.refused(error);
+    } finally {
+      this.isLooking = false;
     }
     if (view !== this.view || view instanceof Login) return;
     const took = performance.now() - began;
     const rest = this.fails ? Math.min(SLOWEST_MS, EVERY_MS * 2 ** (this.fails - 1)) : Math.min(SLOWEST_MS, took * REST);
+    this.next = began + Math.max(EVERY_MS, took + rest);
+    const isQuiet = !this.isStirred && !this.fails;
+    const pause = Math.max((isQuiet ? this.live.everyMs : EVERY_MS) - took, rest);
     clearTimeout(this.wait);
-    this.wait = setTimeout(() => this.look(), Math.max(EVERY_MS - took, rest));
+    this.wait = setTimeout(() => this.look(), pause);
   }
 
   answered() {
     this.fails = 0;
     place('banner').hidden = true;
     place('live').className = 'live on';
-    setText(place('live'), 'live');
+    const [words, more] = this.live.words;
+    setText(place('live'), words);
+    place('live').title = more;
   }
 
   refused(error) {
@@ -141,8 +167,12 @@ class App {
 
 /** The view of a link. */
 function viewOf(app, hash) {
-  const [kind, topic, jobs, id] = hash.replace(/^#\//, '').split('/').map(decoded);
-  if (kind === 'topics' && topic) return jobs === 'jobs' && id ? new JobPage(app, topic, id) : new TopicPage(app, topic);
+  const [path, query] = hash.replace(/^#\//, '').split('?');
+  const [kind, topic, part, name] = path.split('/').map(decoded);
+  if (kind === 'topics' && topic) {
+    if (part === 'browse') return new BrowsePage(app, topic, name, new URLSearchParams(query));
+    return part === 'jobs' && name ? new JobPage(app, topic, name) : new TopicPage(app, topic);
+  }
   const View = { failures: FailuresPage, daemons: DaemonsPage, schedules: SchedulesPage, redis: RedisPage }[kind] ?? TopicList;
   return new View(app);
 }
@@ -202,7 +232,9 @@ place('logout').addEventListener('click', () => app.logOut());
 followKeys(() => app.view);
 window.addEventListener('hashchange', () => app.route());
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) clearTimeout(app.wait);
-  else if (app.view) app.refresh();
+  if (document.hidden) {
+    clearTimeout(app.wait);
+    app.live.close();
+  } else if (app.view) app.refresh();
 });
 app.again();

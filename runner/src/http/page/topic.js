@@ -3,6 +3,7 @@
 import { Refused, get, topicPath } from './api.js';
 import * as actions from './actions.js';
 import { button, bytes, count, el, fill, many, short, span, updateTimes, when } from './dom.js';
+import { browseLink } from './browse.js';
 import { Causes } from './failures.js';
 import { History } from './history.js';
 import { DeadJobs, LiveJobs } from './jobs.js';
@@ -24,6 +25,7 @@ export class TopicPage {
     this.app = app;
     this.name = name;
     this.title = name;
+    this.follows = name;
     this.turn = 0;
     this.marks = el('span', { class: 'badges' });
     this.buttons = el('div', { class: 'actions' });
@@ -84,7 +86,8 @@ export class TopicPage {
     const all = STATES.map(([name, title]) => [name, name === 'done' ? 'Done, kept' : title, state[name]]);
     const shown = all.filter(([name, , number]) => number > 0 || (name !== 'blocked' && name !== 'done'));
     fill(this.states, JSON.stringify(shown), () => shown.map(([name, title, number]) =>
-      el('div', { class: `tile s-${name}${number ? '' : ' none'}`, 'data-state': name }, el('b', {}, count(number)), el('span', {}, title))));
+      el(this.dead ? 'a' : 'div', { class: `tile s-${name}${number ? '' : ' none'}`, 'data-state': name, href: this.dead && browseLink(this.name, name) },
+        el('b', {}, count(number)), el('span', {}, title))));
     // In proportion, with done jobs: a few dead ones next to thousands of done ones are a few pixels.
     fill(this.mix, JSON.stringify(shown), () => shown.filter(([, , number]) => number).map(([name, , number]) => {
       const part = el('i', { class: `s-${name}` });
@@ -134,7 +137,8 @@ export class TopicPage {
     const roles = (digest) => [now.has(digest) && 'serves', canaries.has(digest) && `canary ${canaries.get(digest)} %`,
       before.has(digest) && 'previous', withdrawn.has(digest) && 'rolled back'].filter(Boolean);
     const shown = [...modules].map(([digest, sums]) => ({ digest, sums, roles: roles(digest) }));
-    fill(this.handler, JSON.stringify([shown, state.handler, state.runners, state.pulled]), () => [
+    updateTimes(this.handler);
+    fill(this.handler, JSON.stringify([shown, state.handler, state.runners, state.pulled, state.consumers]), () => [
       el('p', { class: state.handler ? 'path' : 'faint' }, state.handler ?? (state.pulled ? 'None: consumers lease its jobs over HTTP or with duebox pull.' : 'Not in this daemon’s manifest.')),
       !state.pulled && el('p', { class: 'faint' }, `Served by ${many(state.runners, 'daemon')}.`),
       shown.length > 0 && el('table', { class: 'plain' },
@@ -144,6 +148,7 @@ export class TopicPage {
           el('th', { scope: 'row', title: digest }, el('code', {}, short(digest)), words.map((word) => el('span', { class: `badge ${word === 'serves' ? 'good' : 'calm'}` }, word))),
           (sums ? [count(sums.jobs), count(sums.failed), sums.jobs ? span(sums.wall / sums.jobs) : '–', span(sums.wallMax), bytes(sums.memory)] : ['0', '0', '–', '–', '–'])
             .map((text) => el('td', { class: 'number' }, text)))))),
+      state.consumers.length > 0 && consumersTable(state.consumers),
     ]);
   }
 
@@ -179,6 +184,15 @@ export class TopicPage {
   close() {
     this.charts.close();
   }
+}
+
+/** Who pulls the topic's jobs over HTTP. */
+function consumersTable(consumers) {
+  const heads = ['Consumer', 'Daemon', 'Jobs', 'Last pull'];
+  return el('table', { class: 'plain', id: 'consumers' },
+    el('thead', {}, el('tr', {}, heads.map((head) => el('th', { scope: 'col', class: head === 'Jobs' ? 'number' : '' }, head)))),
+    el('tbody', {}, consumers.map((one) => el('tr', {}, el('th', { scope: 'row' }, one.name), el('td', {}, el('code', {}, one.runner)),
+      el('td', { class: 'number' }, count(one.leased)), el('td', {}, when(one.last_ms))))));
 }
 
 function panel(title, body) {

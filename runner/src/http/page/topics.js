@@ -32,6 +32,7 @@ export class TopicList {
     this.rows = new Map();
     this.sorted = { key: 'topic', down: false };
     this.title = 'Topics';
+    this.follows = '*';
     this.steps = {};
     this.next = 0;
     this.totals = el('div', { class: 'tiles', id: 'totals' });
@@ -235,8 +236,7 @@ class Row {
     if (!this.spark) this.build();
     const { state } = this;
     const { recent } = state;
-    // Daemons do not report what consumers settle, so there is no rate.
-    this.spark.show(steps, state.pulled ? null : state.attempts_per_s, recent);
+    this.spark.show(steps, state.attempts_per_s, recent);
     const put = (cell, text, isNone) => {
       setText(cell, text);
       cell.classList.toggle('none', isNone);

@@ -127,7 +127,8 @@ struct TopicSteps {
 ///
 /// From the start of this daemon, of all daemons on this Redis as far as they report: steps of one
 /// second reach back ten minutes, of ten seconds six hours, of one minute two days. With a token,
-/// only of the topics it covers. Attempts of pull consumers are not included.
+/// only of the topics it covers. Attempts of pull consumers count if they were settled over HTTP; their
+/// lateness and run times are not known.
 #[utoipa::path(get, path = "/v1/history", tag = "topics", params(HistoryParams), responses((status = 200, body = HistoryResponse)))]
 pub(super) async fn show(
     State(server): State<ServerState>,
@@ -185,28 +186,32 @@ async fn failures(server: &ServerState, sees: impl Fn(&TopicName) -> bool) -> Ve
     };
     let mut all: Vec<TopicFailure> = Vec::new();
     for status in &reports {
+        let served = status.topics.iter().map(|topic| (&topic.topic, &topic.failures));
+        let pulled = status.pulled.iter().map(|topic| (&topic.topic, &topic.failures));
+        let seen = served
+            .chain(pulled)
+            .filter(|(topic, _)| TopicName::new(topic).is_ok_and(|name| sees(&name)));
         let mut counted = BTreeSet::new();
-        for topic in &status.topics {
-            let is_seen = TopicName::new(&topic.topic).is_ok_and(|name| sees(&name));
-            for reason in topic.failures.iter().filter(|_| is_seen) {
-                let same = |known: &TopicFailure| {
-                    known.topic == topic.topic && known.reason.is_same(reason)
-                };
-                let at = all.iter().position(same).unwrap_or(all.len());
-                if at == all.len() {
-                    let (topic, reason) = (topic.topic.clone(), reason.clone());
-                    all.push(TopicFailure { topic, runners: 1, reason });
-                } else {
-                    all[at].reason.merge(reason);
-                    all[at].runners += usize::from(!counted.contains(&at));
-                }
-                counted.insert(at);
-            }
+        for (topic, reason) in seen.flat_map(|(topic, all)| all.iter().map(move |one| (topic, one)))
+        {
+            let at = add(&mut all, topic, reason);
+            all[at].runners += usize::from(counted.insert(at));
         }
     }
     all.sort_by_key(|failure| std::cmp::Reverse(failure.reason.last_ms));
     all.truncate(REASONS_MAX);
     all
+}
+
+/// Adds a reason to those that differ from it only in numbers and ids; returns its place.
+fn add(all: &mut Vec<TopicFailure>, topic: &str, reason: &FailureReason) -> usize {
+    let is_same = |known: &TopicFailure| known.topic == topic && known.reason.is_same(reason);
+    if let Some(at) = all.iter().position(is_same) {
+        all[at].reason.merge(reason);
+        return at;
+    }
+    all.push(TopicFailure { topic: topic.to_owned(), runners: 0, reason: reason.clone() });
+    all.len() - 1
 }
 
 impl HistoryParams {

@@ -1,15 +1,18 @@
 //! `/v1/topics/{topic}/jobs/{id}`: get, cancel and reschedule one job.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::{Extension, Json};
 use duebox_job::{JobId, TopicName};
 use duebox_queue::{Cancelled, Due, Job, JobState, Rescheduled};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::leases::duration;
+use super::relatives::{Relative, relatives};
+use crate::http::access::Caller;
 use crate::http::body::{self, RequestBody};
+use crate::http::params::Params;
 use crate::http::path::JobPath;
 use crate::http::problem::{NOT_WAITING, Problem, UNKNOWN_JOB};
 use crate::http::state::{ServerState, known};
@@ -26,6 +29,17 @@ pub(super) struct JobResponse {
     job: Job,
     #[serde(flatten)]
     life: Timeline,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relatives: Option<Vec<Relative>>,
+}
+
+/// Parameters of a look at one job.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct JobParams {
+    /// True to add the states of its parent and of its follow-ups.
+    relatives: Option<bool>,
 }
 
 impl JobResponse {
@@ -35,7 +49,7 @@ impl JobResponse {
         job: Job,
     ) -> Result<Self, Problem> {
         let life = Timeline::read(&server.queue, topic, &job).await?;
-        Ok(Self { topic: topic.to_string(), job, life })
+        Ok(Self { topic: topic.to_string(), job, life, relatives: None })
     }
 }
 
@@ -71,18 +85,24 @@ pub(super) struct RescheduleBody {
     get,
     path = "/v1/topics/{topic}/jobs/{id}",
     tag = "jobs",
-    params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path)),
+    params(("topic" = inline(TopicText), Path), ("id" = inline(IdText), Path), JobParams),
     responses((status = 200, body = ShownJob)),
 )]
 pub(super) async fn get(
     State(server): State<ServerState>,
+    Extension(caller): Extension<Caller>,
     JobPath { topic, id }: JobPath,
+    Params(params): Params<JobParams>,
 ) -> Result<Json<JobResponse>, Problem> {
     let Some(job) = server.queue.get(&topic, &id).await? else {
         known(&server, &topic).await?;
         return Err(unknown_job(&topic, &id));
     };
-    Ok(Json(JobResponse::read(&server, &topic, job).await?))
+    let mut response = JobResponse::read(&server, &topic, job).await?;
+    if params.relatives == Some(true) {
+        response.relatives = Some(relatives(&server, &caller, &response.life).await?);
+    }
+    Ok(Json(response))
 }
 
 /// Cancel a job before it runs

@@ -150,6 +150,7 @@ pub(super) async fn lease_jobs(
     let consumer = Consumer { queue: &server.queue, name, topic };
     let pulled =
         consumer.pull_with_receiver(&options, &mut receiver).await.map_err(pull_problem)?;
+    server.pull_counters.count_leased(name, &request.consumer, pulled.leases.len());
     let delivery = Delivery { server: server.clone(), topic: name.clone(), leases: pulled.leases };
     Ok(PulledJobs { delivery, paused: pulled.paused, limited: pulled.limited })
 }

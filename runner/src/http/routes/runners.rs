@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
+use duebox_queue::{Queue, QueueError, SlowCall};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::topics::statuses;
 use crate::http::problem::Problem;
 use crate::http::state::ServerState;
+use crate::observe::pull_counters::{PulledStatus, PullingConsumer};
 use crate::report::process::ProcessStatus;
 use crate::report::status::{Status, TopicStatus};
 
 /// The most commands of Redis in a response.
 const COMMANDS_MAX: usize = 12;
+/// The most slow calls.
+const SLOW_MAX: usize = 20;
 
 /// The running daemons.
 #[derive(Serialize, ToSchema)]
@@ -47,6 +51,8 @@ struct RunnerState {
     topics: Vec<RunnerTopic>,
     /// The number of further topics.
     more_topics: usize,
+    /// The topics whose jobs were pulled over its API, and by whom.
+    pulled: Vec<RunnerPulled>,
     /// The first problem of its manifest file, if that is refused and an older one is in use.
     manifest_problem: Option<String>,
 }
@@ -62,6 +68,19 @@ struct RunnerTopic {
     attempts: u64,
     /// Failed attempts.
     failed: u64,
+}
+
+/// A topic whose jobs were pulled over a daemon's API.
+#[derive(Serialize, ToSchema)]
+struct RunnerPulled {
+    /// Its name.
+    topic: String,
+    /// Attempts that consumers settled since the daemon started.
+    attempts: u64,
+    /// Failed attempts.
+    failed: u32,
+    /// The consumers, the most recent first; at most 16.
+    consumers: Vec<PullingConsumer>,
 }
 
 /// Redis, as it describes itself. Values that it does not tell are null.
@@ -97,6 +116,25 @@ pub(super) struct RedisState {
     replicas: Option<u64>,
     /// The commands that took the most time since it started.
     commands: Vec<RedisCommand>,
+    /// The latest slow calls, the latest first; at most 20. Null if Redis does not tell them.
+    slow: Option<Vec<RedisSlowCall>>,
+    /// Why it does not tell them.
+    slow_refused: Option<String>,
+}
+
+/// A call that took longer than Redis' `slowlog-log-slower-than`, without its arguments.
+#[derive(Serialize, ToSchema)]
+struct RedisSlowCall {
+    /// When it was made, unix seconds.
+    at_s: u64,
+    /// How long Redis worked on it, in ms.
+    took_ms: f64,
+    /// The command; of a script of Duebox also its name.
+    command: String,
+    /// Its first key, if that is one of the queue.
+    key: Option<String>,
+    /// The name of the client, or its address.
+    client: String,
 }
 
 /// The calls of a command.
@@ -128,8 +166,28 @@ pub(super) async fn list(State(server): State<ServerState>) -> Result<Json<Runne
 /// Of a cluster or behind sentinels, of one server.
 #[utoipa::path(get, path = "/v1/redis", tag = "runners", responses((status = 200, body = RedisState)))]
 pub(super) async fn redis(State(server): State<ServerState>) -> Result<Json<RedisState>, Problem> {
-    let info = server.queue.server_info().await?;
-    Ok(Json(RedisState::of(&info)))
+    let (info, slow) = tokio::try_join!(server.queue.server_info(), slow_calls(&server.queue))?;
+    let (slow, slow_refused) = slow;
+    Ok(Json(RedisState { slow, slow_refused, ..RedisState::of(&info) }))
+}
+
+/// The slow calls, or why Redis does not tell them.
+async fn slow_calls(
+    queue: &Queue,
+) -> Result<(Option<Vec<RedisSlowCall>>, Option<String>), QueueError> {
+    let shown = |call: SlowCall| RedisSlowCall {
+        at_s: call.at_s,
+        took_ms: call.took_us as f64 / 1_000.0,
+        command: call.command,
+        key: call.key,
+        client: call.client,
+    };
+    match queue.slow_calls(SLOW_MAX).await {
+        Ok(calls) => Ok((Some(calls.into_iter().map(shown).collect()), None)),
+        // A user without the permission, or a server without the command: the rest is told all the same.
+        Err(error) if error.is_refusal() => Ok((None, Some(error.to_string()))),
+        Err(error) => Err(error),
+    }
 }
 
 impl RunnerState {
@@ -139,6 +197,12 @@ impl RunnerState {
             digest: topic.digest,
             attempts: topic.total.jobs,
             failed: topic.total.failed,
+        };
+        let pulled = |pulled: PulledStatus| RunnerPulled {
+            attempts: pulled.attempts(),
+            failed: pulled.tally.failed(),
+            topic: pulled.topic,
+            consumers: pulled.consumers,
         };
         Self {
             this: status.runner == own,
@@ -151,6 +215,7 @@ impl RunnerState {
             process: status.process,
             topics: status.topics.into_iter().map(topic).collect(),
             more_topics: status.more_topics,
+            pulled: status.pulled.into_iter().map(pulled).collect(),
             manifest_problem: status.manifest_refused.map(|refused| refused.problem),
         }
     }
@@ -186,6 +251,8 @@ impl RedisState {
             commands_per_s: number("instantaneous_ops_per_sec"),
             replicas: number("connected_slaves"),
             commands: commands(&fields),
+            slow: None,
+            slow_refused: None,
         }
     }
 }

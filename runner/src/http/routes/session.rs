@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use crate::auth::sessions::LIFE;
 use crate::auth::tokens::{Scope, Token, Tokens};
-use crate::http::access::{Caller, host_of, unauthorized};
+use crate::http::access::{Caller, RequiredScope, host_of, unauthorized};
 use crate::http::body::{self, RequestBody};
 use crate::http::problem::{FOREIGN, INTERNAL, Problem};
 use crate::http::state::ServerState;
@@ -53,6 +53,8 @@ pub(super) struct SessionResponse {
     scopes: Vec<&'static str>,
     /// Allowed topics: names, and prefixes with a final `*`.
     topics: Vec<String>,
+    /// True if this daemon keeps events, and the caller may read them (`/v1/events`).
+    events: bool,
 }
 
 /// Get the caller's permissions
@@ -67,7 +69,7 @@ pub(super) async fn show(
 ) -> Json<SessionResponse> {
     let is_session = !headers.contains_key(header::AUTHORIZATION)
         && SessionCookie::of(&server, &headers, &uri).sent_id().is_some();
-    Json(SessionResponse::of(&caller, is_session))
+    Json(SessionResponse::of(&server, &caller, is_session))
 }
 
 /// Open a session of the page with a token
@@ -91,7 +93,7 @@ pub(super) async fn open(
     let Login { token } = body::read(&json)?;
     let manifest = server.manifest();
     let Some(tokens) = &manifest.server.tokens else {
-        return Ok(Json(SessionResponse::of(&Caller::Open, false)).into_response());
+        return Ok(Json(SessionResponse::of(&server, &Caller::Open, false)).into_response());
     };
     let known = tokens.tokens.find(token.trim());
     let known = known.ok_or_else(|| unauthorized("the token is unknown").of("token"))?;
@@ -101,7 +103,7 @@ pub(super) async fn open(
         Problem::new(INTERNAL, detail, "check getrandom(2) on the daemon's machine")
     })?;
     let cookie = SessionCookie::of(&server, &headers, &uri).set(&id, LIFE_S);
-    let answer = SessionResponse::of(&Caller::Known(known), true);
+    let answer = SessionResponse::of(&server, &Caller::Known(known), true);
     Ok(([(header::SET_COOKIE, cookie)], Json(answer)).into_response())
 }
 
@@ -236,7 +238,13 @@ impl<'r> SessionCookie<'r> {
 }
 
 impl SessionResponse {
-    fn of(caller: &Caller, session: bool) -> Self {
+    fn of(server: &ServerState, caller: &Caller, session: bool) -> Self {
+        let may_read = caller.check(RequiredScope::One(Scope::Consume), None).is_ok();
+        let events = may_read && server.manifest().runner.events > 0;
+        Self { events, ..Self::of_caller(caller, session) }
+    }
+
+    fn of_caller(caller: &Caller, session: bool) -> Self {
         match caller {
             Caller::Open => Self {
                 login: false,
@@ -244,6 +252,7 @@ impl SessionResponse {
                 name: None,
                 scopes: vec![Scope::Admin.word()],
                 topics: vec!["*".to_owned()],
+                events: false,
             },
             Caller::Known(token) => Self::of_token(token, session),
             Caller::Anonymous => Self {
@@ -252,6 +261,7 @@ impl SessionResponse {
                 name: None,
                 scopes: Vec::new(),
                 topics: Vec::new(),
+                events: false,
             },
         }
     }
@@ -263,6 +273,7 @@ impl SessionResponse {
             name: Some(token.name.clone()),
             scopes: token.scopes().iter().map(|scope| scope.word()).collect(),
             topics: token.topics(),
+            events: false,
         }
     }
 }

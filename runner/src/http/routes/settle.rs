@@ -210,10 +210,10 @@ async fn settle(
     let topic = settings(&manifest, &name)?;
     let consumer = Consumer { queue: &server.queue, name: &name, topic };
     consumer.check(&verdict).map_err(invalid_verdict)?;
-    let class = verdict.class();
+    let failure = verdict.failure();
     match consumer.settle(&id, &token, verdict).await? {
         SettleResponse::Settled(settled) => {
-            server.record_settled(&name, &id, settled, class);
+            server.record_settled(&name, &id, settled, failure);
             let (topic, id) = (name.to_string(), id.to_string());
             Ok(Json(SettleResult { topic, id, result: settled.word() }))
         }

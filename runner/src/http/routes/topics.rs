@@ -1,4 +1,4 @@
-//! `/v1/topics`: job counts and state of topics, and commands on topics.
+//! `/v1/topics`: job counts and state of topics.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -11,14 +11,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::recent::{RecentByTopic, RecentCounts};
-use crate::background::control_channel::{Order, Replies, Reply};
 use crate::http::access::Caller;
 use crate::http::path::TopicPath;
-use crate::http::problem::{NOT_FOLLOWED, Problem};
+use crate::http::problem::Problem;
 use crate::http::state::{ServerState, known};
 use crate::manifest::{Manifest, Topic};
 use crate::observe::history::Sample;
 use crate::observe::module_stats::Sums;
+use crate::observe::pull_counters::{PulledStatus, PullingConsumer};
 use crate::report::status::{Status, TopicStatus, Watched};
 use crate::service::schema::TopicText;
 
@@ -67,7 +67,7 @@ pub(super) struct TopicState {
     runners: usize,
     /// SHA-256 of the modules that serve it now; several while daemons differ.
     digests: BTreeSet<String>,
-    /// Total attempts by all daemons since they started.
+    /// Total attempts by all daemons, and by pull consumers over HTTP, since the daemons started.
     attempts: u64,
     /// Total failed attempts.
     failed: u64,
@@ -93,6 +93,18 @@ pub(super) struct TopicDetail {
     /// What each daemon that serves it reports: its modules, their statistics and their history.
     #[schema(value_type = Vec<Object>)]
     served_by: Vec<ServedBy>,
+    /// Who pulled its jobs over HTTP since the daemons started, the most recent first.
+    consumers: Vec<ConsumerState>,
+}
+
+/// A pull consumer of a topic.
+#[derive(Serialize, ToSchema)]
+struct ConsumerState {
+    /// The daemon whose API it uses.
+    runner: String,
+    /// The consumer.
+    #[serde(flatten)]
+    consumer: PullingConsumer,
 }
 
 /// One daemon's report on a topic.
@@ -101,26 +113,6 @@ struct ServedBy {
     runner: String,
     #[serde(flatten)]
     status: TopicStatus,
-}
-
-/// Whether a topic is paused.
-#[derive(Serialize, ToSchema)]
-pub(super) struct PauseResponse {
-    /// The topic.
-    topic: String,
-    /// Whether it is paused now.
-    paused: bool,
-    /// Whether the request changed it.
-    changed: bool,
-}
-
-/// The replies of the daemons to a command.
-#[derive(Serialize, ToSchema)]
-pub(super) struct CommandReplies {
-    /// The topic.
-    topic: String,
-    /// The reply of each daemon.
-    runners: Vec<Reply>,
 }
 
 /// List the topics
@@ -148,13 +140,19 @@ async fn states(
     for status in runners.iter().flat_map(|runner| &runner.topics) {
         reported.entry(&status.topic).or_default().push(status);
     }
+    let mut pulled: HashMap<&str, (u64, u64)> = HashMap::new();
+    for status in runners.iter().flat_map(|runner| &runner.pulled) {
+        let sums = pulled.entry(&status.topic).or_default();
+        *sums = added(*sums, status);
+    }
     let recent = RecentByTopic::read(server);
     let states = names.iter().zip(&depths).map(|(name, depths)| {
         let reported = reported.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
         (
             name.clone(),
             TopicState::of(name, manifest.topic_for(name), depths, reported)
-                .with_recent(&recent, name),
+                .with_recent(&recent, name)
+                .with_pulled(pulled.get(name.as_str()).copied().unwrap_or_default()),
         )
     });
     Ok((now_ms, states.collect()))
@@ -206,110 +204,27 @@ pub(super) async fn show(
     let manifest: &Manifest = &server.manifest();
     let depths = server.queue.depths(std::slice::from_ref(&name)).await?;
     let settings = manifest.topic_for(&name);
-    let mut served_by = Vec::new();
-    for Status { runner, topics, .. } in statuses(&server).await? {
+    let (mut served_by, mut consumers) = (Vec::new(), Vec::new());
+    let mut pulled = (0, 0);
+    for Status { runner, topics, pulled: by_consumers, .. } in statuses(&server).await? {
+        for of_topic in by_consumers.into_iter().filter(|pulled| pulled.topic == name.as_str()) {
+            pulled = added(pulled, &of_topic);
+            let state = |consumer| ConsumerState { runner: runner.clone(), consumer };
+            consumers.extend(of_topic.consumers.into_iter().map(state));
+        }
         let reported = topics.into_iter().find(|reported| reported.topic == name.as_str());
         served_by.extend(reported.map(|status| ServedBy { runner, status }));
     }
+    consumers.sort_by_key(|state| std::cmp::Reverse(state.consumer.last_ms));
     let reported: Vec<&TopicStatus> = served_by.iter().map(|served| &served.status).collect();
     let depths = depths.first().cloned().unwrap_or_default();
     let state = TopicState::of(&name, settings, &depths, &reported);
-    let state = state.with_recent(&RecentByTopic::read(&server), &name);
+    let state = state.with_recent(&RecentByTopic::read(&server), &name).with_pulled(pulled);
     let handler = settings.and_then(|topic| topic.handler.as_deref());
     // Where the file is concerns only who can read the manifest.
     let handler = handler.and_then(Path::file_name);
     let handler = handler.map(|name| name.to_string_lossy().into_owned());
-    Ok(Json(TopicDetail { state, handler, served_by }))
-}
-
-/// Pause a topic: no runner starts its jobs until it is resumed
-#[utoipa::path(
-    post,
-    path = "/v1/topics/{topic}/pause",
-    tag = "topics",
-    params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = PauseResponse)),
-)]
-pub(super) async fn pause(
-    State(server): State<ServerState>,
-    TopicPath(name): TopicPath,
-) -> Result<Json<PauseResponse>, Problem> {
-    set_paused(&server, &name, true).await
-}
-
-/// Resume a paused topic
-#[utoipa::path(
-    post,
-    path = "/v1/topics/{topic}/resume",
-    tag = "topics",
-    params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = PauseResponse)),
-)]
-pub(super) async fn resume(
-    State(server): State<ServerState>,
-    TopicPath(name): TopicPath,
-) -> Result<Json<PauseResponse>, Problem> {
-    set_paused(&server, &name, false).await
-}
-
-async fn set_paused(
-    server: &ServerState,
-    name: &TopicName,
-    paused: bool,
-) -> Result<Json<PauseResponse>, Problem> {
-    known(server, name).await?;
-    if let Some(topic) = server.manifest().topic_for(name) {
-        server.ensure_limits(name, topic).await?;
-    }
-    let queue = &server.queue;
-    let changed = if paused { queue.pause(name).await? } else { queue.resume(name).await? };
-    Ok(Json(PauseResponse { topic: name.to_string(), paused, changed }))
-}
-
-/// Check a topic's module files for changes now, in every daemon
-///
-/// Changes are detected automatically; this is for file systems without change notifications. Valid
-/// changes are applied as usual.
-#[utoipa::path(
-    post,
-    path = "/v1/topics/{topic}/reload",
-    tag = "topics",
-    params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = CommandReplies), (status = 409, body = Problem, content_type = "application/problem+json", description = "Not every daemon carried out the command")),
-)]
-pub(super) async fn reload(
-    State(server): State<ServerState>,
-    TopicPath(name): TopicPath,
-) -> Result<Json<CommandReplies>, Problem> {
-    send(&server, &name, &Order::reload(name.as_str())).await
-}
-
-/// Roll a topic back to its previous module, in every daemon
-#[utoipa::path(
-    post,
-    path = "/v1/topics/{topic}/rollback",
-    tag = "topics",
-    params(("topic" = inline(TopicText), Path)),
-    responses((status = 200, body = CommandReplies), (status = 409, body = Problem, content_type = "application/problem+json", description = "Not every daemon carried out the command")),
-)]
-pub(super) async fn rollback(
-    State(server): State<ServerState>,
-    TopicPath(name): TopicPath,
-) -> Result<Json<CommandReplies>, Problem> {
-    send(&server, &name, &Order::rollback(name.as_str())).await
-}
-
-async fn send(
-    server: &ServerState,
-    name: &TopicName,
-    order: &Order,
-) -> Result<Json<CommandReplies>, Problem> {
-    known(server, name).await?;
-    let replies = Replies::collect(&server.queue, order).await?;
-    match replies.trouble(name) {
-        Some(trouble) => Err(Problem::new(NOT_FOLLOWED, trouble.to_string(), trouble.remedy())),
-        None => Ok(Json(CommandReplies { topic: name.to_string(), runners: replies.replies })),
-    }
+    Ok(Json(TopicDetail { state, handler, served_by, consumers }))
 }
 
 /// Reads the reports of the running daemons; reports of other versions as far as they can be
@@ -321,6 +236,7 @@ pub(super) async fn statuses(server: &ServerState) -> Result<Vec<Status>, Proble
     let own = all.iter_mut().filter(|status| *status.runner == *server.runner_id);
     for status in own {
         status.topics = server.watched.borrow().iter().map(Watched::full_status).collect();
+        status.pulled = server.pull_counters.report();
     }
     Ok(all)
 }
@@ -328,10 +244,23 @@ pub(super) async fn statuses(server: &ServerState) -> Result<Vec<Status>, Proble
 /// What this daemon would report now of its topics.
 pub(super) fn own_status(server: &ServerState) -> Status {
     let topics = server.watched.borrow().iter().map(Watched::full_status).collect();
-    Status { topics, ..Status::of_topics(&server.runner_id, 0, &[]) }
+    let pulled = server.pull_counters.report();
+    Status { topics, pulled, ..Status::of_topics(&server.runner_id, 0, &[]) }
+}
+
+/// Adds the attempts of pull consumers, and the failed ones of them.
+fn added((attempts, failed): (u64, u64), pulled: &PulledStatus) -> (u64, u64) {
+    (attempts + pulled.attempts(), failed + u64::from(pulled.tally.failed()))
 }
 
 impl TopicState {
+    /// Adds attempts of pull consumers.
+    fn with_pulled(mut self, (attempts, failed): (u64, u64)) -> Self {
+        self.attempts = self.attempts.saturating_add(attempts);
+        self.failed = self.failed.saturating_add(failed);
+        self
+    }
+
     /// Adds what happened in the last ten minutes.
     fn with_recent(mut self, recent: &RecentByTopic, name: &TopicName) -> Self {
         (self.attempts_per_s, self.recent) = recent.of_topic(name);

@@ -24,6 +24,25 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
+    /// All kinds.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Pushed,
+        Self::Acked,
+        Self::Retried,
+        Self::Snoozed,
+        Self::Released,
+        Self::Dead,
+        Self::Discarded,
+        Self::Superseded,
+        Self::Cancelled,
+        Self::Reclaimed,
+        Self::Expired,
+        Self::Requeued,
+        Self::Purged,
+        Self::Rescheduled,
+    ];
+
     /// The event of a settled verdict; `None` for a lost one.
     pub(crate) fn of(settled: Settled) -> Option<Self> {
         Some(match settled {

@@ -5,7 +5,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::widgets::{Block, Paragraph, Row, Table, Wrap};
 
-use super::{HEAD, SELECTED};
+use super::{HEAD, SELECTED, WIDE};
 use crate::cli::get;
 use crate::cli::support::output;
 use crate::cli::top::model::Open;
@@ -25,17 +25,29 @@ pub(super) fn draw_list(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
     let row = |job: &ListedJob| {
         Row::new([
             output::one_line(&job.id.to_string()),
-            output::time(job.at_ms),
+            output::time(job.at_ms / 1_000 * 1_000),
             job.class.clone().unwrap_or_default(),
             output::one_line(job.reason.as_deref().unwrap_or_default()),
         ])
     };
-    let widths =
-        [Constraint::Max(36), Constraint::Length(24), Constraint::Length(14), Constraint::Min(4)];
+    // On a narrow terminal the reason needs the room more than the end of a long id.
+    let id_max = if area.width >= WIDE { 36 } else { 24 };
+    let ids = open.jobs.iter().map(|job| job.id.to_string().chars().count());
+    let id = Constraint::Length(ids.max().unwrap_or(0).clamp(8, id_max) as u16);
+    let widths = [id, Constraint::Length(20), Constraint::Length(14), Constraint::Min(4)];
     let head = Row::new(["id", time_of(open.state), "class", "reason"]).style(HEAD);
     let table =
         Table::new(open.jobs.iter().map(row), widths).header(head).row_highlight_style(SELECTED);
     frame.render_stateful_widget(table, area, &mut open.table);
+}
+
+/// Why the last attempt of the selected job failed; its whole id.
+pub(super) fn about_selected(open: &Open) -> Option<String> {
+    let job = open.selected()?;
+    let why = [&job.class, &job.reason].into_iter().flatten().map(String::as_str);
+    let why = why.collect::<Vec<_>>().join(": ");
+    let id = output::one_line(&job.id.to_string());
+    Some(if why.is_empty() { id } else { format!("{id}: {}", output::one_line(&why)) })
 }
 
 /// What the time of a job in this state is.
@@ -87,6 +99,14 @@ fn details(job: &Job, life: &Timeline) -> String {
     let moments = get::timeline_lines(life);
     if !moments.is_empty() {
         lines.push(format!("timeline:\n  {}", moments.join("\n  ")));
+    }
+    if let Some(parent) = &life.parent {
+        lines.push(format!("parent: {}", output::one_line(parent)));
+    }
+    if !life.follow_ups.is_empty() {
+        let names: Vec<String> =
+            life.follow_ups.iter().map(|name| output::one_line(name)).collect();
+        lines.push(format!("pushed: {}", names.join(", ")));
     }
     if let Some(trace) = &life.trace_id {
         lines.push(format!("trace id: {trace}"));

@@ -1,7 +1,7 @@
 //! The screens of `duebox top`, as text.
 
-use duebox_job::{JobId, TopicName};
-use duebox_queue::ListedJob;
+use duebox_job::{JobId, Options, TopicName};
+use duebox_queue::{DeadEntry, Job, JobState, ListedJob};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -11,6 +11,7 @@ use crate::cli::stats::{self, Snapshot};
 use crate::cli::top::model::Action;
 use crate::observe::module_stats::Sums;
 use crate::report::status::Status;
+use crate::service::timeline::Timeline;
 
 fn topic(name: &str, ready: u64, dead: u64) -> TopicStats {
     TopicStats {
@@ -99,6 +100,8 @@ fn changes_ask_for_confirmation() {
     model.saw_jobs(vec![job]);
     let text = screen(&mut model);
     assert!(text.contains("trap") && text.contains("42") && !text.contains('\x1b'), "{text}");
+    // The reason is there in full, below the list.
+    assert!(text.contains("42: trap: un") && text.contains("reachable"), "{text}");
     assert_eq!(press(&mut model, "\n"), Action::Details(name("order.close"), id.clone()));
     assert_eq!(press(&mut model, "ry"), Action::Requeue(name("order.close"), id));
     press(&mut model, "R");
@@ -162,4 +165,65 @@ fn the_states_of_a_topic_are_shown_in_turn_and_only_dead_jobs_are_requeued() {
     model.saw_jobs(vec![job]);
     assert_eq!(press(&mut model, "ry"), Action::Nothing);
     assert!(screen(&mut model).contains("only dead jobs can be requeued"));
+}
+
+/// A dead job with its record and its relatives.
+fn dead_job(id: &str) -> (Job, Timeline) {
+    let info = serde_json::json!({"class": "trap", "reason": "unreachable", "attempt": 3, "log": ["opening"]});
+    let job = Job {
+        id: JobId::from_redis(id.to_owned()),
+        state: JobState::Dead,
+        due_at_ms: None,
+        payload: None,
+        options: Ok(Options::default()),
+        failures: 0,
+        crashes: 0,
+        snoozes: 0,
+        lease: None,
+        successor_due_at_ms: None,
+        last_error: None,
+        dead: Some(DeadEntry { died_at_ms: 1_763_740_800_000, info }),
+        done: None,
+        held_until_ms: None,
+        now_ms: 1_763_740_801_000,
+    };
+    let life = Timeline {
+        parent: Some("cart/7".to_owned()),
+        follow_ups: vec!["mail/7.1".to_owned()],
+        ..Timeline::default()
+    };
+    (job, life)
+}
+
+#[test]
+fn the_shown_job_is_the_one_that_is_requeued() {
+    let mut model = model();
+    press(&mut model, "j\n");
+    let listed = |id: &str| ListedJob {
+        id: JobId::from_redis(id.to_owned()),
+        at_ms: 0,
+        failures: 0,
+        crashes: 0,
+        class: None,
+        reason: None,
+        attempt: None,
+    };
+    model.saw_jobs(vec![listed("42"), listed("43")]);
+    model.found(Some(dead_job("42")));
+    let text = screen(&mut model);
+    for shown in
+        ["class: trap", "opening", "parent: cart/7", "pushed: mail/7.1", "r requeue", "Esc back"]
+    {
+        assert!(text.contains(shown), "{shown}:\n{text}");
+    }
+    // The list has changed behind it.
+    model.saw_jobs(vec![listed("43")]);
+    let id = JobId::from_redis("42");
+    assert_eq!(press(&mut model, "ry"), Action::Requeue(name("order.close"), id));
+    let (mut job, life) = dead_job("42");
+    (job.state, job.dead) = (JobState::Ready, None);
+    model.found(Some((job, life)));
+    assert_eq!(press(&mut model, "ry"), Action::Nothing);
+    press(&mut model, "?");
+    assert!(screen(&mut model).contains("pause or resume"));
 }
