@@ -12,7 +12,7 @@ use clap::Args;
 use self::place::Candidate;
 
 use super::Common;
-use super::inspect::{self, Subject, Trial};
+use super::inspect::{self, Subject, TrialMode};
 use super::project::{HandlerLanguage, MODULE, ProjectKind, tools};
 use super::support::failure::Failure;
 use super::support::output;
@@ -78,7 +78,7 @@ pub(super) fn build(common: &Common, args: &BuildArgs) -> Result<ExitCode, Failu
     };
     let manifest = common.manifest.clone().unwrap_or_else(|| dir.join(MANIFEST));
     let content = candidate.as_ref().map_or(file.as_path(), Candidate::path);
-    let trial = if args.no_cost { Trial::LoadOnly } else { Trial::Measured(Bytes::new()) };
+    let trial = if args.no_cost { TrialMode::LoadOnly } else { TrialMode::Measured(Bytes::new()) };
     let subject = Subject { manifest: &manifest, file: &file, content, trial };
     let inspection = inspect::examine(common, subject)?;
     if let Some(candidate) = candidate.filter(|_| inspection.refusing_topics().is_empty()) {

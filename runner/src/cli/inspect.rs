@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-pub(super) use self::examine::{Inspection, Subject, Trial, examine, place_of};
+pub(super) use self::examine::{Inspection, Subject, TrialMode, examine, place_of};
 use super::Common;
 use super::support::failure::{BAD_INPUT, Failure};
 use super::support::output;
@@ -52,7 +52,7 @@ pub(super) struct InspectArgs {
 pub(super) fn inspect(common: &Common, args: &InspectArgs) -> Result<ExitCode, Failure> {
     let payload = Source::new(args.payload.clone()).read(PAYLOAD_MAX)?;
     let (manifest, file) = (common.manifest(), args.module.as_path());
-    let subject = Subject { manifest, file, content: file, trial: Trial::Measured(payload) };
+    let subject = Subject { manifest, file, content: file, trial: TrialMode::Measured(payload) };
     let inspection = examine(common, subject)?;
     print(&inspection, args.json)
 }

@@ -19,7 +19,7 @@ const SHOWN: usize = 60;
 
 /// A job that can be pushed.
 #[derive(Debug, Clone)]
-pub(super) struct Sample {
+pub(super) struct PushSample {
     name: String,
     payload: Bytes,
     headers: BTreeMap<String, String>,
@@ -29,11 +29,11 @@ pub(super) struct Sample {
 #[derive(Debug)]
 pub(super) struct Samples {
     pub(super) topic: TopicName,
-    all: Vec<Sample>,
+    all: Vec<PushSample>,
     selected: usize,
 }
 
-impl Sample {
+impl PushSample {
     fn of_case(case: &Case) -> Self {
         let (name, payload, headers) = (&case.name, &case.payload, &case.headers);
         Self { name: name.clone(), payload: payload.clone(), headers: headers.clone() }
@@ -75,16 +75,16 @@ impl Samples {
         let mut all = Vec::new();
         if let Some(payload) = payload {
             let (name, headers) = ("--payload".to_owned(), BTreeMap::new());
-            all.push(Sample { name, payload, headers });
+            all.push(PushSample { name, payload, headers });
         } else {
             let suites = suites::find(manifest, environment, Some(&entry))?;
             let files = suites.iter().flat_map(|suite| &suite.files);
-            all.extend(files.flat_map(|file| &file.cases).map(Sample::of_case));
-            all.extend(settings.smoke.iter().map(Sample::of_case));
+            all.extend(files.flat_map(|file| &file.cases).map(PushSample::of_case));
+            all.extend(settings.smoke.iter().map(PushSample::of_case));
         }
         if all.is_empty() {
             let name = "no test case".to_owned();
-            all.push(Sample { name, payload: Bytes::new(), headers: BTreeMap::new() });
+            all.push(PushSample { name, payload: Bytes::new(), headers: BTreeMap::new() });
         }
         let topic = match name {
             Some(name) => name.clone(),
@@ -95,7 +95,7 @@ impl Samples {
         Ok(Self { topic, all, selected: 0 })
     }
 
-    pub(super) fn selected(&self) -> &Sample {
+    pub(super) fn selected(&self) -> &PushSample {
         &self.all[self.selected]
     }
 
@@ -111,7 +111,7 @@ impl Samples {
 
     /// Which one is selected, for people.
     pub(super) fn describe(&self) -> String {
-        let Sample { name, .. } = self.selected();
+        let PushSample { name, .. } = self.selected();
         let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
         format!("{} of {}  {name}{}", self.selected + 1, self.all.len(), self.selected().text())
     }

@@ -18,7 +18,7 @@ use super::log_line::{DaemonLine, ShownLine};
 use super::project::{Project, is_settings, is_text};
 use super::pusher::Pusher;
 use super::samples::Samples;
-use super::sources::{ChangedFiles, Sources};
+use super::sources::{ChangedFiles, SourceWatch};
 use crate::cli::Common;
 use crate::cli::support::failure::Failure;
 use crate::daemon::signals::Signals;
@@ -39,7 +39,7 @@ pub(super) struct Session<'c> {
     change: Option<Change>,
     next_change: Option<Change>,
     pusher: Pusher,
-    sources: Sources,
+    sources: SourceWatch,
     signals: Signals,
 }
 
@@ -64,7 +64,7 @@ impl<'c> Session<'c> {
         let signals = Signals::listen().map_err(|error| {
             Failure::failed(format!("signals cannot be handled: {error}"), "report this")
         })?;
-        let sources = Sources::watch(&project.dir);
+        let sources = SourceWatch::watch(&project.dir);
         let mut session = Self {
             common,
             project,

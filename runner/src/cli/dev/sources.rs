@@ -34,7 +34,7 @@ const OUTPUTS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
 const WRITTEN_FILES: [&str; 3] = ["Cargo.lock", "package-lock.json", "go.sum"];
 
 /// A watch over the sources.
-pub(super) struct Sources {
+pub(super) struct SourceWatch {
     root: PathBuf,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
@@ -62,7 +62,7 @@ struct Found {
     files: BTreeMap<PathBuf, Fingerprint>,
 }
 
-impl Sources {
+impl SourceWatch {
     /// Watches a folder from now on.
     pub(super) fn watch(root: &Path) -> Self {
         let event = Arc::new(Notify::new());
@@ -200,7 +200,7 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         write("src/lib.rs", "a");
-        let mut sources = Sources::watch(dir.path());
+        let mut sources = SourceWatch::watch(dir.path());
         for written in [
             "build/handler.wasm",
             "target/x/y",
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_change_wakes_even_if_the_wait_was_given_up() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sources = Sources::watch(dir.path());
+        let mut sources = SourceWatch::watch(dir.path());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             fs::write(dir.path().join("handler.ts"), "a").unwrap();

@@ -98,11 +98,11 @@ pub(crate) struct Subject<'a> {
     pub(crate) file: &'a Path,
     /// The file with its bytes; another one for a module that is not in its place yet.
     pub(crate) content: &'a Path,
-    pub(crate) trial: Trial,
+    pub(crate) trial: TrialMode,
 }
 
 /// What is done with a handler after it is read.
-pub(crate) enum Trial {
+pub(crate) enum TrialMode {
     /// It is loaded, through the cache of the daemon.
     LoadOnly,
     /// It is compiled anew and called with this payload, and the times are measured.
@@ -117,7 +117,7 @@ pub(crate) fn examine(common: &Common, subject: Subject<'_>) -> Result<Inspectio
     let Subject { manifest, file, content, trial } = subject;
     let topics = bindings(common, manifest, file);
     let limits = topics.first().map_or_else(Limits::default, |topic| topic.limits.clone());
-    let cached = matches!(trial, Trial::LoadOnly) || Language::of(file).is_some();
+    let cached = matches!(trial, TrialMode::LoadOnly) || Language::of(file).is_some();
     let sandbox = sandbox(common, manifest, &limits, cached)?;
     let began = Instant::now();
     let read = File::read(&sandbox, content, &reading_limits(file, &limits))
@@ -133,8 +133,8 @@ pub(crate) fn examine(common: &Common, subject: Subject<'_>) -> Result<Inspectio
     let load = began.elapsed();
     let topic = topics.first().and_then(|topic| TopicName::new(&topic.name).ok());
     let cost = match trial {
-        Trial::LoadOnly => None,
-        Trial::Measured(payload) => Some(measured(&handler, topic, payload)?),
+        TrialMode::LoadOnly => None,
+        TrialMode::Measured(payload) => Some(measured(&handler, topic, payload)?),
     };
     Ok(Inspection {
         file: file.to_owned(),
