@@ -15,9 +15,10 @@ macro_rules! includes {
 }
 
 /// The files that scripts may include, by name.
-static INCLUDES: [(&str, &str); 23] = includes![
+static INCLUDES: [(&str, &str); 24] = includes![
     "bury",
     "calls",
+    "columns",
     "doctor",
     "doctor_job",
     "due",

@@ -88,6 +88,7 @@ async fn acks_under_one_token_are_settled_together() {
     let again = fixture.settle_many(&ack(twins)).await;
     assert_eq!(again, [Lost, Lost, Lost, Lost, Lost, Lost, Done, Done]);
     assert_eq!(fixture.settle_many(&ack(last)).await, [Lost; 2]);
+    fixture.promote().await;
     assert_eq!(fixture.keys(), Vec::<String>::new());
 }
 

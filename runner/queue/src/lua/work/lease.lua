@@ -26,6 +26,7 @@
 -- @include permits
 -- @include bury
 -- @include scores
+-- @include columns
 -- @include tokens
 -- @include types
 
@@ -62,8 +63,6 @@ local function is_suspect(attempts)
   return counted >= SUSPECT or crashes_in(counted) > 0
 end
 
--- Jobs are held in columns, each of which Redis has read as it is: `ids`; `dues`, where there is none that of
--- the job before holds; `payloads`, in parts; and, unless no job of the topic has any, `options` and `attempts`.
 local has_pending = redis.call('EXISTS', PENDING) == 1
 local is_bare = redis.call('EXISTS', OPTS, ATTEMPTS) == 0
 local function read_options_and_attempts(jobs)
@@ -100,25 +99,6 @@ local function sort_out(jobs, is_repeated)
     end
   end
   return superseded, missing, expired, suspects, dropped
-end
-
--- The same jobs without those of these numbers.
-local function without(jobs, dropped)
-  if not next(dropped) then return jobs end
-  local kept, payloads, i, due = { ids = {}, dues = {}, options = {}, attempts = {} }, {}, 0, nil
-  for _, part in ipairs(jobs.payloads) do
-    for _, payload in ipairs(part) do
-      i = i + 1
-      due = jobs.dues[i] or due
-      if not dropped[i] then
-        local number = #kept.ids + 1
-        kept.ids[number], kept.dues[number], payloads[number] = jobs.ids[i], due, payload
-        kept.options[number], kept.attempts[number] = jobs.options[i], jobs.attempts[i]
-      end
-    end
-  end
-  kept.payloads = { payloads }
-  return kept
 end
 
 local function add_columns(reply, jobs)
