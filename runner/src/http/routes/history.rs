@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use super::leases::duration;
-use super::topics::{own_status, statuses};
+use super::topics::{own_status, topic_statuses};
 use crate::auth::tokens::Scope;
 use crate::http::access::{Caller, RequiredScope};
 use crate::http::params::Params;
@@ -164,7 +164,7 @@ pub(super) async fn show(
     });
     // Reasons and ids are of jobs, which need the scope read.
     let failures = match caller.check(RequiredScope::One(Scope::Read), None) {
-        Ok(()) => failures(&server, sees).await,
+        Ok(()) => failures(&server, topic.as_ref(), sees).await,
         Err(_) => Vec::new(),
     };
     let times = (now_ms, history.since_ms());
@@ -179,10 +179,14 @@ fn topic_name(text: &str) -> Result<TopicName, Problem> {
 }
 
 /// Why attempts failed, by topic; without Redis only what this daemon knows.
-async fn failures(server: &ServerState, sees: impl Fn(&TopicName) -> bool) -> Vec<TopicFailure> {
-    let reports: Vec<Status> = match timeout(REPORTS_WITHIN, statuses(server)).await {
+async fn failures(
+    server: &ServerState,
+    only: Option<&TopicName>,
+    sees: impl Fn(&TopicName) -> bool,
+) -> Vec<TopicFailure> {
+    let reports: Vec<Status> = match timeout(REPORTS_WITHIN, topic_statuses(server, only)).await {
         Ok(Ok(reports)) => reports,
-        Ok(Err(_)) | Err(_) => vec![own_status(server)],
+        Ok(Err(_)) | Err(_) => vec![own_status(server, only)],
     };
     let mut all: Vec<TopicFailure> = Vec::new();
     for status in &reports {

@@ -135,7 +135,7 @@ async fn states(
     let manifest = server.manifest();
     let (names, depths) = known_depths(server, is_selected).await?;
     let now_ms = depths.iter().map(|depths| depths.now_ms).max().unwrap_or(0);
-    let runners = statuses(server).await?;
+    let runners = topic_statuses(server, None).await?;
     let mut reported: HashMap<&str, Vec<&TopicStatus>> = HashMap::new();
     for status in runners.iter().flat_map(|runner| &runner.topics) {
         reported.entry(&status.topic).or_default().push(status);
@@ -206,7 +206,8 @@ pub(super) async fn show(
     let settings = manifest.topic_for(&name);
     let (mut served_by, mut consumers) = (Vec::new(), Vec::new());
     let mut pulled = (0, 0);
-    for Status { runner, topics, pulled: by_consumers, .. } in statuses(&server).await? {
+    for status in topic_statuses(&server, Some(&name)).await? {
+        let Status { runner, topics, pulled: by_consumers, .. } = status;
         for of_topic in by_consumers.into_iter().filter(|pulled| pulled.topic == name.as_str()) {
             pulled = added(pulled, &of_topic);
             let state = |consumer| ConsumerState { runner: runner.clone(), consumer };
@@ -235,16 +236,34 @@ pub(super) async fn statuses(server: &ServerState) -> Result<Vec<Status>, Proble
     let mut all: Vec<Status> = texts.iter().filter_map(read).collect();
     let own = all.iter_mut().filter(|status| *status.runner == *server.runner_id);
     for status in own {
-        status.topics = server.watched.borrow().iter().map(Watched::full_status).collect();
-        status.pulled = server.pull_counters.report();
+        let now = own_status(server, None);
+        (status.topics, status.pulled) = (now.topics, now.pulled);
     }
     Ok(all)
 }
 
-/// What this daemon would report now of its topics.
-pub(super) fn own_status(server: &ServerState) -> Status {
-    let topics = server.watched.borrow().iter().map(Watched::full_status).collect();
-    let pulled = server.pull_counters.report();
+/// What the running daemons report of their topics, or of one of them. Unlike [`statuses`] it does not read this
+/// daemon's own report back, which has half a MiB with 1,000 topics.
+pub(super) async fn topic_statuses(
+    server: &ServerState,
+    only: Option<&TopicName>,
+) -> Result<Vec<Status>, Problem> {
+    let texts = server.queue.other_statuses(&server.runner_id).await?.texts;
+    let read = |(_, text): &(_, String)| serde_json::from_str::<Status>(text).ok();
+    let mut all: Vec<Status> = texts.iter().filter_map(read).collect();
+    all.push(own_status(server, only));
+    all.sort_by(|one, other| one.runner.cmp(&other.runner));
+    Ok(all)
+}
+
+/// What this daemon would report now of its topics, or of one of them.
+pub(super) fn own_status(server: &ServerState, only: Option<&TopicName>) -> Status {
+    let is_wanted = |name: &str| only.is_none_or(|only| only.as_str() == name);
+    let watched = server.watched.borrow().clone();
+    let served = watched.iter().filter(|watched| is_wanted(&watched.topic));
+    let topics = served.map(Watched::full_status).collect();
+    let mut pulled = server.pull_counters.report();
+    pulled.retain(|pulled| is_wanted(&pulled.topic));
     Status { topics, pulled, ..Status::of_topics(&server.runner_id, 0, &[]) }
 }
 
