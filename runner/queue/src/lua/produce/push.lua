@@ -16,7 +16,6 @@
 -- @include order
 -- @include wake
 -- @include permits
--- @include types
 local mode, number = string.match(ARGV[1] or '', '^(%l+) ?(%d*)$')
 local CALLER = number ~= '' and KEYS[#KEYS]
 -- Longer than a call is repeated.

@@ -163,7 +163,7 @@ fn the_states_of_a_topic_are_shown_in_turn_and_only_dead_jobs_are_requeued() {
     let (id, class, reason, attempt) = (JobId::from_redis("7"), None, None, None);
     let job = ListedJob { id, at_ms: 0, failures: 0, crashes: 0, class, reason, attempt };
     model.saw_jobs(vec![job]);
-    assert_eq!(press(&mut model, "ry"), Action::Nothing);
+    assert_eq!(press(&mut model, "r"), Action::Nothing);
     assert!(screen(&mut model).contains("only dead jobs can be requeued"));
 }
 
