@@ -168,16 +168,27 @@ pub(crate) struct Change {
 /// The starts and ends of leases of a topic. A renewal is not a change.
 pub(crate) fn leases(commands: &[Command], topic: &str) -> Vec<Change> {
     let unack = key(topic, "unack");
-    let mut changes = Vec::new();
+    let ended = |id: &String| Change { id: id.clone(), expires_us: None };
+    let (mut changes, mut tokens) = (Vec::new(), BTreeMap::new());
     for command in commands.iter().filter(|c| c.of_script && c.words.get(1) == Some(&unack)) {
-        if command.is("ZADD") && command.words[2] == "NX" {
-            changes.extend(command.words[3..].chunks(2).map(|pair| Change {
-                id: pair[1].clone(),
-                expires_us: Some(pair[0].parse().unwrap()),
-            }));
+        if command.is("ZADD") {
+            let is_new = command.words[2] == "NX";
+            for pair in command.words[if is_new { 3 } else { 2 }..].chunks(2) {
+                let (token, id) = (pair[0].clone(), pair[1].clone());
+                if is_new {
+                    changes
+                        .push(Change { id: id.clone(), expires_us: Some(token.parse().unwrap()) });
+                }
+                tokens.insert(id, token);
+            }
         } else if command.is("ZREM") {
-            let ended = |id: &String| Change { id: id.clone(), expires_us: None };
             changes.extend(command.words[2..].iter().map(ended));
+            tokens.retain(|id, _| !command.words[2..].contains(id));
+        } else if command.is("ZREMRANGEBYSCORE") {
+            // All jobs of a token are settled.
+            let token = &command.words[2];
+            changes.extend(tokens.iter().filter(|(_, of)| *of == token).map(|(id, _)| ended(id)));
+            tokens.retain(|_, of| of != token);
         }
     }
     changes

@@ -28,8 +28,8 @@ fn every_job_ends_as_it_should_whatever_happens() {
 const BROKEN: [Mutation; 6] = [
     Mutation {
         name: "a stale token settles",
-        from: "if settled_ids[id] or single_tokens[i] ~= ARGV[at + 1] then",
-        to: "if settled_ids[id] then",
+        from: "if leased[id] == false or single_tokens[i] ~= ARGV[at + 1] then",
+        to: "if leased[id] == false then",
     },
     Mutation {
         name: "a retry is forgotten",
