@@ -36,7 +36,7 @@ fn typed(command: &str) -> String {
 fn the_commands_work_as_documented() {
     let (fixture, _daemon, at) = fixture(TOPICS);
     let blocks = commands();
-    let [jobs, tokens, pages, protocol] = &blocks[..] else { panic!("{blocks:#?}") };
+    let [jobs, selected, tokens, pages, protocol] = &blocks[..] else { panic!("{blocks:#?}") };
     let here = |command: &str| {
         let command = command.replace("localhost:7280", &at.to_string());
         command.replace(r#""in":"30m""#, r#""in":"1s""#).replace(r#""delay":30"#, r#""delay":1"#)
@@ -53,6 +53,12 @@ fn the_commands_work_as_documented() {
     );
     let token = pulled["jobs"][0]["token"].as_str().unwrap();
     assert_eq!(answer(&ack.0.replace("1763742600123456", token))["id"], "42");
+
+    // Both ids are not dead here, so both are left.
+    let [requeue] = &selected[..] else { panic!("{selected:#?}") };
+    let shown: Value = serde_json::from_str(&requeue.1).unwrap();
+    let left = answer(&requeue.0);
+    assert_eq!((&left["done"], &left["left"][1]), (&json!(0), &shown["left"][0]));
 
     let [made] = &tokens[..] else { panic!("{tokens:#?}") };
     let words: Vec<&str> = made.0.split(' ').map(|word| word.trim_matches('\'')).collect();

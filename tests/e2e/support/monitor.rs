@@ -173,7 +173,8 @@ pub(crate) fn leases(commands: &[Command], topic: &str) -> Vec<Change> {
     for command in commands.iter().filter(|c| c.of_script && c.words.get(1) == Some(&unack)) {
         if command.is("ZADD") {
             let is_new = command.words[2] == "NX";
-            for pair in command.words[if is_new { 3 } else { 2 }..].chunks(2) {
+            // The last job of a lease is written first.
+            for pair in command.words[if is_new { 3 } else { 2 }..].chunks(2).rev() {
                 let (token, id) = (pair[0].clone(), pair[1].clone());
                 if is_new {
                     changes
