@@ -9,6 +9,7 @@ use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{MEDIA_TYPE, Problem};
+use super::routes::relatives::Relative;
 use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
 use crate::service::timeline::Moment;
 
@@ -19,7 +20,7 @@ use crate::service::timeline::Moment;
         title = "Duebox",
         description = "Push, pull and manage background jobs. Errors are problem documents (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
     ),
-    components(schemas(Problem, JobOptions, IfExistsWord, DurationText, Moment)),
+    components(schemas(Problem, JobOptions, IfExistsWord, DurationText, Moment, Relative)),
     tags(
         (name = "jobs", description = "Push, inspect, reschedule and cancel jobs"),
         (name = "consumers", description = "Pull due jobs and settle them"),

@@ -9,7 +9,7 @@ pub(super) mod leases;
 pub(super) mod live;
 pub(super) mod push;
 mod recent;
-mod relatives;
+pub(super) mod relatives;
 pub(super) mod runners;
 pub(super) mod schedules;
 pub(super) mod selected;

@@ -15,7 +15,7 @@ use crate::service::timeline::Timeline;
 /// A relative of a job.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobRelative)]
-pub(super) struct Relative {
+pub(in crate::http) struct Relative {
     /// `parent` or `follow_up`.
     role: &'static str,
     /// Its topic.

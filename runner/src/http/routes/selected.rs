@@ -62,6 +62,7 @@ struct LeftJob {
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/selected/cancel",
+    operation_id = "cancel_selected",
     tag = "jobs",
     params(("topic" = inline(TopicText), Path)),
     request_body = Selection,
@@ -96,6 +97,7 @@ pub(super) async fn cancel(
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/selected/requeue",
+    operation_id = "requeue_selected",
     tag = "dead",
     params(("topic" = inline(TopicText), Path)),
     request_body = Selection,
@@ -127,6 +129,7 @@ pub(super) async fn requeue(
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/selected/purge",
+    operation_id = "purge_selected",
     tag = "dead",
     params(("topic" = inline(TopicText), Path)),
     request_body = Selection,
