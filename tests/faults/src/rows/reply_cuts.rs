@@ -31,8 +31,10 @@ enum Drive {
     Slow,
     FollowUp,
     Abandoned,
-    /// The poller and the schedule call it all the time.
+    /// The schedule calls it all the time.
     Wait,
+    /// The poller calls it while a job waits.
+    Pending,
     Cancel,
     RunNow,
     Get,
@@ -56,7 +58,7 @@ const VERBS: &[(&str, Drive)] = &[
     ("produce/cancel", Drive::Cancel),
     ("produce/reschedule", Drive::RunNow),
     ("operate/get", Drive::Get),
-    ("operate/peek", Drive::Wait),
+    ("operate/peek", Drive::Pending),
     ("operate/list", Drive::List),
     ("operate/pause", Drive::Pause),
     ("topic/configure", Drive::Reload),
@@ -144,13 +146,8 @@ impl Walk<'_> {
                 std::thread::sleep(Duration::from_millis(300));
                 Ok(())
             }
-            Drive::Cancel => {
-                let id = id("cancelled");
-                self.push(WORK, &id, json!({ "in": "1h" }))?;
-                let path = format!("/v1/topics/{WORK}/jobs/{id}");
-                self.asked(Method::DELETE, &path, &Value::Null, &[200, 404])?;
-                self.asked(Method::GET, &path, &Value::Null, &[404]).map(drop)
-            }
+            Drive::Pending => self.cancels(&id("cancelled"), Duration::from_millis(300)),
+            Drive::Cancel => self.cancels(&id("cancelled"), Duration::ZERO),
             Drive::RunNow => {
                 let id = id("ack");
                 self.push(WORK, &id, json!({ "in": "1h" }))?;
@@ -175,6 +172,15 @@ impl Walk<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Pushes a job that is due much later, and cancels it after a while.
+    fn cancels(&self, id: &str, after: Duration) -> anyhow::Result<()> {
+        self.push(WORK, id, json!({ "in": "1h" }))?;
+        std::thread::sleep(after);
+        let path = format!("/v1/topics/{WORK}/jobs/{id}");
+        self.asked(Method::DELETE, &path, &Value::Null, &[200, 404])?;
+        self.asked(Method::GET, &path, &Value::Null, &[404]).map(drop)
     }
 
     /// Pushes a job and waits until it has run.
