@@ -92,10 +92,19 @@ impl Moment {
         })
     }
 
+    /// True if it ends an attempt.
+    fn is_end(&self) -> bool {
+        ENDS.contains(&self.event.as_str())
+    }
+
     /// True if both are the end of one attempt.
     fn ends_same_attempt(&self, other: &Self) -> bool {
-        let is_end = |moment: &Self| ENDS.contains(&moment.event.as_str());
-        is_end(self) && is_end(other) && self.attempt == other.attempt && self.event == other.event
+        self.is_end() && self.attempt == other.attempt && self.event == other.event
+    }
+
+    /// By time. Within a millisecond an attempt comes before the next one, and its start before its end.
+    fn order(&self) -> (u64, Option<u64>, bool) {
+        (self.at_ms, self.attempt, self.is_end())
     }
 }
 
@@ -129,7 +138,7 @@ impl Timeline {
         for (at_ms, event, info) in recorded_ends(job) {
             add_attempt(at_ms, event, info, &mut moments);
         }
-        moments.sort_by_key(|moment| moment.at_ms);
+        moments.sort_by_key(Moment::order);
         let done = job.done.as_ref().map(|done| &done.info["follow_ups"]);
         let follow_ups = done.and_then(Value::as_array).into_iter().flatten();
         Self {
@@ -169,19 +178,29 @@ fn recorded_ends(job: &Job) -> Vec<(Option<u64>, &'static str, &Value)> {
 }
 
 /// Adds the start and the end of a recorded attempt. An event of the same end takes the record's details.
+///
+/// The start, the end and the event are read from clocks that differ by some milliseconds. The start is shown no
+/// later than the end.
 fn add_attempt(at_ms: Option<u64>, event: &str, info: &Value, moments: &mut Vec<Moment>) {
     let started_at_ms = info["started_at_ms"].as_u64();
     let ran_ms = info["wall_ms"].as_f64().unwrap_or(0.0).max(0.0) as u64;
     let ended_at_ms = at_ms.or_else(|| started_at_ms.map(|at_ms| at_ms.saturating_add(ran_ms)));
     let end = Moment::recorded(ended_at_ms.unwrap_or(0), event, info);
+    let (attempt, runner) = (end.attempt, end.runner.clone());
+    let shown_end_ms = match moments.iter_mut().rev().find(|moment| moment.ends_same_attempt(&end))
+    {
+        Some(told) => {
+            *told = Moment { at_ms: told.at_ms, ..end };
+            Some(told.at_ms)
+        }
+        None => {
+            moments.extend(ended_at_ms.map(|_| end));
+            ended_at_ms
+        }
+    };
     if let Some(at_ms) = started_at_ms {
-        let (attempt, runner) = (end.attempt, end.runner.clone());
+        let at_ms = shown_end_ms.map_or(at_ms, |end_ms| at_ms.min(end_ms));
         moments.push(Moment { attempt, runner, ..Moment::new(at_ms, "started") });
-    }
-    match moments.iter_mut().rev().find(|moment| moment.ends_same_attempt(&end)) {
-        Some(told) => *told = Moment { at_ms: told.at_ms, ..end },
-        None if ended_at_ms.is_some() => moments.push(end),
-        None => {}
     }
 }
 
@@ -272,6 +291,21 @@ mod tests {
             (end.reason.as_deref(), end.runner.as_deref()),
             (Some("unreachable"), Some("5-a"))
         );
+    }
+
+    #[test]
+    fn an_attempt_starts_before_its_end_in_one_millisecond_and_with_clocks_that_differ() {
+        let died = |started_at_ms: u64| {
+            let info = json!({"class": "nack", "attempt": 2, "started_at_ms": started_at_ms});
+            Job { dead: Some(DeadEntry { died_at_ms: 300, info }), ..job("42", JobState::Dead) }
+        };
+        let events = [event(300, "retried", "1"), event(300, "dead", "2")];
+        let expected =
+            [(300, "retried", Some(1)), (300, "started", Some(2)), (300, "dead", Some(2))];
+        for started_at_ms in [300, 301] {
+            assert_eq!(words(&Timeline::of(&died(started_at_ms), &events)), expected);
+        }
+        assert_eq!(words(&Timeline::of(&died(301), &[])), expected[1..]);
     }
 
     #[test]
