@@ -20,12 +20,13 @@ use crate::observe::tally::Tally;
 use crate::report::status::Status;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The bytes of reports that are read in a second, on average: with many topics or daemons they are read less often.
+/// Bytes of reports read per second, on average. With many topics or daemons, each report is read less often.
 const BYTES_PER_SECOND: usize = 64 << 10;
-/// How often a daemon that is alone looks for others.
+/// How often a daemon without known peers looks for others.
 const ALONE_EVERY: Duration = Duration::from_secs(5);
-/// How often waiting jobs are counted while there are any or jobs run, for each of so many topics; and at least.
+/// How often waiting jobs are counted while jobs wait or run, per `TOPICS_PER_COUNT` topics.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// The longest time between two counts.
 const COUNT_LEAST_EVERY: Duration = Duration::from_secs(60);
 const TOPICS_PER_COUNT: usize = 200;
 
@@ -37,7 +38,7 @@ pub(crate) struct Recorder {
     began_ms: u64,
     /// Since when a round trip to Redis has been under way.
     asked: Mutex<Option<Instant>>,
-    /// True if jobs ran since waiting jobs were counted.
+    /// True if jobs ran since the last count of waiting jobs.
     is_active: AtomicBool,
     /// True after the first start of the task.
     has_started: AtomicBool,

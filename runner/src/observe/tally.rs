@@ -1,5 +1,5 @@
-//! What the attempts of a topic came to: their number by outcome and failure class, and how late they started and
-//! how long they ran, by bucket. The difference of two tallies is what happened in between.
+//! Counts a topic's attempts by outcome, failure class, lateness and run time. The difference of two tallies is what
+//! happened in between.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -135,7 +135,7 @@ fn each_row_of_the_threat_model_names_tests_that_exist() {
     assert!(rows.len() > 20, "{rows:#?}");
     let unproven: Vec<String> = rows.iter().flat_map(|row| unproven(row, &files)).collect();
     assert!(unproven.is_empty(), "{unproven:#?}");
-    assert!(!self::unproven("| a | `links::collect` |", &files).is_empty(), "it is no test");
+    assert!(!self::unproven("| a | `links::collect` |", &files).is_empty(), "it is not a test");
     assert!(!self::unproven("| a | it holds |", &files).is_empty());
     assert!(!self::unproven("| a | fuzz target `none` |", &files).is_empty());
 }

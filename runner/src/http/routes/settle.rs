@@ -184,7 +184,7 @@ verdict!(
     drop_job,
     "/v1/topics/{topic}/jobs/{id}/drop",
     DropJob,
-    "Drop a leased job that can never succeed: it is buried",
+    "Drop a leased job that can never succeed: it becomes dead",
     |body| Ok((body.token, ConsumerVerdict::Drop { reason: body.reason.unwrap_or_default() }))
 );
 

@@ -59,7 +59,7 @@ local function bury_bad_dues(from, to)
         payload = payload,
         options = redis.call('HGET', OPTS, id),
         info = '{"class":"bad_due","reason":"the due time ' .. due
-          .. ' is no unix time in milliseconds"}',
+          .. ' is not a unix time in milliseconds"}',
       }
     end
   end
