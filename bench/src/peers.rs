@@ -1,4 +1,4 @@
-//! `./dev bench --peers`: compares Duebox with four other queues. Each runs alone on a fresh Redis
+//! `./dev bench --peers`: compares Duebox with six other queues. Each runs alone on a fresh Redis
 //! with the same settings and does the same tasks with its own client.
 //!
 //! A peer is a program in `bench/peers/` that does one task and reports its result (see the README
@@ -29,7 +29,7 @@ struct Peer {
     drain_max: Option<u64>,
 }
 
-const PEERS: [Peer; 4] = [
+const PEERS: [Peer; 6] = [
     Peer {
         name: "asynq",
         tuned: "32 jobs at once, queue and delayed jobs polled every 100 ms",
@@ -46,6 +46,16 @@ const PEERS: [Peer; 4] = [
     Peer {
         name: "delayqueue",
         tuned: "20 consumers, every 10 ms up to 4,000 jobs",
+        drain_max: None,
+    },
+    Peer {
+        name: "arq",
+        tuned: "100 jobs at once, polled every 10 ms, results not kept",
+        drain_max: None,
+    },
+    Peer {
+        name: "dramatiq",
+        tuned: "16 threads, 256 messages prefetched, no retries and time limits",
         drain_max: None,
     },
 ];

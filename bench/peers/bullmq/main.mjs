@@ -29,7 +29,7 @@ let warm;
 const warmed = new Promise((resolve) => { warm = resolve; });
 
 const nowUs = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
-const answer = (value) => process.stdout.write(JSON.stringify(value) + "\n");
+const reply = (value) => process.stdout.write(JSON.stringify(value) + "\n");
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // A line on stdin starts the task; the end of stdin ends the program.
