@@ -64,6 +64,7 @@ DUEBOX_UNUSED static duebox_response duebox_send(const duebox_request *request) 
   return response;
 }
 
+/* Sends a GET request. */
 DUEBOX_UNUSED static duebox_response duebox_get(duebox_text url) {
   duebox_request request = {.method = DUEBOX("GET"), .url = url};
   return duebox_send(&request);
