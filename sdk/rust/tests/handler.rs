@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use duebox_sdk::testing::TestJob;
-use duebox_sdk::{FollowUp, Job, Level, Priority, PushError, ResultError, ResultTooLarge, Verdict, info, warn};
+use duebox_sdk::{
+    FollowUp, Job, Level, Priority, PushError, ResultError, ResultTooLarge, Verdict, info, warn,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
