@@ -21,7 +21,7 @@ use crate::language::{self, Language};
 use crate::manifest::{CacheFolder, CompileLimits, Manifest, Topic};
 
 /// The hint for a refused source; the error states its own remedy.
-const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
+const LANGUAGES_HINT: &str = "https://github.com/duebox/duebox/blob/main/docs/guide/languages.md lists what a source handler can do";
 /// The largest module that is looked at: the largest limit of a topic.
 const MODULE_MAX: usize = 256 << 20;
 /// How many bytes of a file tell what it is.

@@ -195,7 +195,7 @@ impl Refused<'_> {
         let meant = nearest(name, CALLS.into_iter()).map(|like| format!("did you mean {like}? "));
         let meant = meant.unwrap_or_default();
         format!(
-            "{meant}docs/reference/abi.md lists the functions of duebox_v1. If yours is newer than this duebox {}, install a newer one",
+            "{meant}https://github.com/duebox/duebox/blob/main/docs/reference/abi.md lists the functions of duebox_v1. If yours is newer than this duebox {}, install a newer one",
             env!("CARGO_PKG_VERSION")
         )
     }
