@@ -42,6 +42,8 @@ pub(crate) struct Inspection {
     pub(super) load: Duration,
     /// `None` if it was not called.
     pub(super) cost: Option<Cost>,
+    /// How long the language's compiler ran, if it was built just now.
+    pub(crate) compiler: Option<Duration>,
     /// The topics of the manifest that bind it.
     topics: Vec<Binding>,
 }
@@ -137,6 +139,7 @@ pub(crate) fn examine(common: &Common, subject: Subject<'_>) -> Result<Inspectio
         TrialMode::Measured(payload) => Some(measured(&handler, topic, payload)?),
     };
     Ok(Inspection {
+        compiler: None,
         file: file.to_owned(),
         bytes: look.bytes,
         digest: read.digest(),
