@@ -85,6 +85,8 @@ async function doNow(act) {
 /** Shows the result of an action: a text, or a text and how to undo it. */
 function sayDone(result) {
   const [text, undo] = [result].flat();
+  // Only the last action can be undone: undoing an earlier one could contradict it.
+  for (const earlier of document.querySelectorAll('.undo')) earlier.remove();
   say(text, 'good', '', undo);
 }
 
