@@ -123,14 +123,24 @@ impl Tally {
         self.acked().saturating_add(self.snoozed()).saturating_add(self.failed())
     }
 
+    /// The started attempts by lateness: a count for each bound of [`LATE`], and one for what is longer.
+    pub fn late_counts(&self) -> &[u32] {
+        &self.0[LATE_FROM..RAN_FROM]
+    }
+
+    /// The attempts by run time: a count for each bound of [`RAN`], and one for what is longer.
+    pub fn ran_counts(&self) -> &[u32] {
+        &self.0[RAN_FROM..CLASSES_FROM]
+    }
+
     /// The lateness that this share of the started attempts did not exceed, in ms.
     pub fn late_ms(&self, share: f64) -> Option<f64> {
-        quantile(&self.0[LATE_FROM..RAN_FROM], &LATE, share)
+        quantile(self.late_counts(), &LATE, share)
     }
 
     /// The run time that this share of the attempts did not exceed, in ms.
     pub fn ran_ms(&self, share: f64) -> Option<f64> {
-        quantile(&self.0[RAN_FROM..CLASSES_FROM], &RAN, share)
+        quantile(self.ran_counts(), &RAN, share)
     }
 }
 
