@@ -100,7 +100,9 @@ async fn callers_share_a_wait_and_the_connection_stays() {
     let pushes: Vec<_> = (0..CALLERS)
         .map(|number| {
             let queue = queue.clone();
-            tokio::spawn(async move { push(&queue, &number.to_string()).await })
+            // Pushes to one topic would share a call.
+            let topic = TopicName::new(format!("mail-{number}")).unwrap();
+            tokio::spawn(async move { queue.push(&topic, &[job("a")], IfExists::Keep).await })
         })
         .collect();
     for pushed in pushes {

@@ -15,7 +15,7 @@
 -- @include limits
 -- @include failures
 -- @include wake
--- @include permits
+-- @include permits_if_any
 -- @include bury
 -- @include tokens
 -- @include types

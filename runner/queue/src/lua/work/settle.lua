@@ -19,7 +19,7 @@
 -- @include failures
 -- @include ready
 -- @include wake
--- @include permits
+-- @include permits_if_any
 -- @include bury
 -- @include keep
 -- @include types
