@@ -25,6 +25,8 @@ pub(crate) enum Family {
     Topics,
     /// A hundred topics without jobs
     Idle,
+    /// What an open page of the daemon costs with a thousand topics
+    Page,
     /// Memory of Redis and of the daemon; start time
     Memory,
     /// Two daemons on one Redis
@@ -132,6 +134,10 @@ rows! {
     IdleRedis: Idle, "idle, 100 topics: CPU, Redis", "% core", AtMost(0.5);
     IdleReads: Idle, "  Redis reads from sockets", "/s", None;
     IdleCommands: Idle, "  Redis commands, scripts included", "/s", None;
+    PageDaemon: Page, "open page, all topics: CPU more, daemon", "% core", AtMost(1.0);
+    PageRedis: Page, "open page, all topics: CPU more, Redis", "% core", AtMost(1.0);
+    TopicPageDaemon: Page, "open page, one topic: CPU more, daemon", "% core", AtMost(1.0);
+    TopicPageRedis: Page, "open page, one topic: CPU more, Redis", "% core", AtMost(1.0);
     RedisBytes: Memory, "Redis memory per pending job", "B", AtMost(430.0);
     RestMemory: Memory, "memory of the daemon at rest, 20 modules", "MB", AtMost(60.0);
     Start: Memory, "start to first job, cached module", "ms", AtMost(150.0);

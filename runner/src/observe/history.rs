@@ -96,6 +96,18 @@ impl History {
         self.state.lock().past_from_ms.map_or(self.since_ms, |past_ms| past_ms.min(self.since_ms))
     }
 
+    /// Since when the steps of a window are known. Steps of single topics may have been dropped for want of space:
+    /// there, it is not known that nothing happened.
+    pub fn known_from_ms(&self, window: Window, by_topic: bool) -> u64 {
+        let since_ms = self.since_ms();
+        if !by_topic {
+            return since_ms;
+        }
+        let state = self.state.lock();
+        let ring = &state.rings[window.ring];
+        since_ms.max(ring.dropped_before * ring.step_ms)
+    }
+
     /// Adds what another daemon has recorded, in steps of one minute.
     pub fn add_past(&self, now_ms: u64, other: &PublishedHistory) {
         let mut state = self.state.lock();

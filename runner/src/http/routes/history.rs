@@ -58,7 +58,8 @@ pub(super) struct HistoryParams {
 pub(super) struct HistoryResponse {
     /// When the response was made, unix ms by this daemon's clock.
     now_ms: u64,
-    /// When this daemon started to record, by the same clock.
+    /// Since when the steps are known, by the same clock: what lies before was not recorded, or of single topics
+    /// was dropped for want of space.
     since_ms: u64,
     /// The start of the first step.
     from_ms: u64,
@@ -177,7 +178,7 @@ pub(super) async fn show(
         Ok(()) => failures(&server, topic.as_ref(), sees).await,
         Err(_) => Vec::new(),
     };
-    let times = (now_ms, history.since_ms());
+    let times = (now_ms, history.known_from_ms(window, !is_all));
     let mut response = HistoryResponse::of(times, window, &samples);
     if params.buckets == Some(true) {
         response.late.add_buckets(&samples, &LATE, Tally::late_counts);

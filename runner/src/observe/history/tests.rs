@@ -104,6 +104,11 @@ fn full_rings_of_a_thousand_topics_take_two_megabytes() {
         sums.iter().skip(1).all(|step| step.tally.attempts() > 0),
         "two days, all topics together"
     );
+    // What was dropped is not known to be nothing.
+    let window = history.window(now, 48 * 3_600 * SECOND, 720, true);
+    let known_from_ms = history.known_from_ms(window, true);
+    assert!((now - 60 * MINUTE..now).contains(&known_from_ms), "{known_from_ms}");
+    assert_eq!(history.known_from_ms(window, false), START);
     // Documented in http.md: single topics of a thousand busy ones reach back about twenty minutes.
     let minutes = reach(&history, now, 48 * 3_600 * SECOND);
     assert!((15..60).contains(&minutes), "{minutes} minutes");
