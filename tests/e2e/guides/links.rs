@@ -151,6 +151,21 @@ fn every_test_that_the_page_about_tests_names_exists() {
     find_all(&files, &named);
 }
 
+#[test]
+fn each_finding_of_the_page_about_faults_names_tests_that_exist() {
+    let mut files = Vec::new();
+    collect(Path::new(ROOT), ".rs", &mut files);
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/internals/faults.md")).unwrap();
+    let (findings, _) = text.split_once("## Bulk instructions").unwrap();
+    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| finding |");
+    let rows: Vec<&str> = findings.lines().filter(is_row).collect();
+    let is_there = |number: u32| rows.iter().any(|row| row.starts_with(&format!("| {number}. ")));
+    let missing: Vec<u32> = (1..=29).filter(|number| !is_there(*number)).collect();
+    assert!(missing.is_empty(), "the findings {missing:?} are missing");
+    let unproven: Vec<String> = rows.iter().flat_map(|row| unproven(row, &files)).collect();
+    assert!(unproven.is_empty(), "{unproven:#?}");
+}
+
 /// Fails unless each of these tests exists, by the name of its file and its own.
 fn find_all(files: &[PathBuf], named: &[(&str, &str)]) {
     let exists = |(module, test): &(&str, &str)| {
