@@ -33,9 +33,8 @@ impl Asker {
     async fn ask(&self, name: &Name) {
         let began = Instant::now();
         while began.elapsed() < ASK_MAX {
-            let asked = Instant::now();
             if let Some(is_found) = self.is_found(name).await {
-                return self.ledger.found(name, is_found, asked);
+                return self.ledger.found(name, is_found);
             }
             tokio::time::sleep(AGAIN).await;
         }

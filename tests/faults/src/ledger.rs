@@ -32,7 +32,7 @@ pub(crate) struct Push {
     pub(crate) answer: Answer,
     pub(crate) sent: Instant,
     pub(crate) answered: Instant,
-    /// Of one without an answer: whether the daemon found the job when it was asked, and when that was.
+    /// Of one without an answer: whether a daemon found the job when it was asked, and when it said so.
     pub(crate) found: Option<(bool, Instant)>,
 }
 
@@ -113,10 +113,11 @@ impl Ledger {
         self.books().pushes.insert(name, Push { answer, sent, answered, found: None });
     }
 
-    /// Records whether a daemon that was asked at `asked` found the job of a push without an answer.
-    pub(crate) fn found(&self, name: &Name, is_found: bool, asked: Instant) {
+    /// Records whether a daemon has found the job of a push without an answer. A job that it has not found may have
+    /// run until now.
+    pub(crate) fn found(&self, name: &Name, is_found: bool) {
         if let Some(push) = self.books().pushes.get_mut(name) {
-            push.found = Some((is_found, asked));
+            push.found = Some((is_found, Instant::now()));
         }
     }
 

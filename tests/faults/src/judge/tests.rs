@@ -86,9 +86,9 @@ fn a_push_without_an_answer_is_judged_by_what_was_found() {
     let [found, gone, ghost] = ["ack.1", "ack.2", "ack.3"].map(unknown);
     let problems = judged(&ledger, &QueueState::default()).problems.join("; ");
     assert!(problems.contains("3 pushed without an answer"), "{problems}");
-    ledger.found(&found, true, Instant::now());
+    ledger.found(&found, true);
     for name in [&gone, &ghost] {
-        ledger.found(name, false, Instant::now());
+        ledger.found(name, false);
     }
     ledger.answers(ledger.begins(ghost, 1, "r0-1", Some(1)));
     let verdict = judged(&ledger, &QueueState::default());
