@@ -13,12 +13,13 @@ use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
     BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers,
-    push, runners, say, sustained, topics, topologies,
+    push, runners, say, sustained, topics, topologies, work,
 };
 
 /// Families measured in each repeat.
-const REPEATED: [Family; 13] = [
+const REPEATED: [Family; 14] = [
     Family::Drain,
+    Family::Work,
     Family::Sustained,
     Family::Push,
     Family::Lateness,
@@ -92,6 +93,7 @@ async fn repeat(
 ) -> anyhow::Result<Option<Curve>> {
     match family {
         Family::Drain => drain::measure(settings, results).await?,
+        Family::Work => work::measure(settings, results).await?,
         Family::Sustained => sustained::measure(settings, results).await?,
         Family::Push => push::measure(settings, results).await?,
         Family::Lateness => return Ok(Some(lateness::measure(settings, results).await?.curve)),
