@@ -23,6 +23,7 @@ mod lateness;
 mod machine;
 mod memory;
 mod neighbour;
+mod open_page;
 mod page;
 mod peer_program;
 mod peers;

@@ -27,6 +27,8 @@ pub(crate) enum Family {
     Topics,
     /// A hundred topics without jobs
     Idle,
+    /// What an open page of the daemon costs with a thousand topics
+    Page,
     /// Memory of Redis and of the daemon; start time
     Memory,
     /// Two daemons on one Redis
@@ -160,6 +162,10 @@ rows! {
     IdleReads: Idle, "  Redis reads from sockets", "/s", None;
     IdleCommands: Idle, "  Redis commands, scripts included", "/s", None;
     IdleOneCommands: Idle, "idle, one topic: Redis commands, with scripts", "/s", AtMost(1.0);
+    PageDaemon: Page, "open page, all topics: CPU more, daemon", "% core", AtMost(1.0);
+    PageRedis: Page, "open page, all topics: CPU more, Redis", "% core", AtMost(1.0);
+    TopicPageDaemon: Page, "open page, one topic: CPU more, daemon", "% core", AtMost(1.0);
+    TopicPageRedis: Page, "open page, one topic: CPU more, Redis", "% core", AtMost(1.0);
     RedisBytes: Memory, "Redis memory per pending job", "B", AtMost(400.0);
     RestMemory: Memory, "memory of the daemon at rest, 20 modules", "MB", AtMost(25.0);
     Start: Memory, "start to first job, cached module", "ms", AtMost(150.0);

@@ -12,12 +12,12 @@ use crate::results::{Line, Plot, Results};
 use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
-    BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers,
-    push, runners, say, sustained, topics, topologies, work,
+    BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, open_page, page,
+    peers, push, runners, say, sustained, topics, topologies, work,
 };
 
 /// Families measured in each repeat.
-const REPEATED: [Family; 14] = [
+const REPEATED: [Family; 15] = [
     Family::Drain,
     Family::Work,
     Family::Sustained,
@@ -26,6 +26,7 @@ const REPEATED: [Family; 14] = [
     Family::Burst,
     Family::Topics,
     Family::Idle,
+    Family::Page,
     Family::Memory,
     Family::Runners,
     Family::Durability,
@@ -100,6 +101,7 @@ async fn repeat(
         Family::Burst => burst::measure(settings, results).await?,
         Family::Topics => topics::measure(settings, results).await?,
         Family::Idle => topics::measure_idle(settings, results).await?,
+        Family::Page => open_page::measure(settings, results).await?,
         Family::Memory => memory::measure(settings, results).await?,
         Family::Runners => runners::measure(settings, results).await?,
         Family::Durability => durability::measure(settings, results).await?,

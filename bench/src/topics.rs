@@ -110,7 +110,7 @@ fn round_trips(at: SocketAddr) -> anyhow::Result<f64> {
 }
 
 /// Starts the daemon with `topics` topics and waits until it serves them.
-fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
+pub(crate) fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
     let handler = settings.handler("noop-rust")?.display().to_string();
     let mut text = fixture.manifest_head(settings.in_flight, "info");
     for number in 0..topics {
@@ -121,7 +121,7 @@ fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<
     Ok(daemon)
 }
 
-fn name(number: u64) -> String {
+pub(crate) fn name(number: u64) -> String {
     format!("{TOPIC}.{number}")
 }
 

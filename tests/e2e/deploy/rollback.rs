@@ -184,7 +184,7 @@ fn an_operator_rolls_back_every_daemon() {
         assert!(serves.starts_with(&digest(&good())) && before.starts_with(&digest(&better)));
     }
     let output = rollback(&fixture, &[TOPIC]);
-    assert!(output.status.success(), "again is no failure");
+    assert!(output.status.success(), "a second time is not an error");
     assert_eq!(String::from_utf8_lossy(&output.stdout).matches("already serves").count(), 2);
 
     push_many(&fixture, TOPIC, 20);

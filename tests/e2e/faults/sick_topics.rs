@@ -180,7 +180,7 @@ fn topics_with_broken_keys_stop_no_loop_and_no_view() {
     assert!(daemon.terminate().success());
 }
 
-/// Leaves reports of daemons that are no reports.
+/// Leaves reports of daemons that are not reports.
 fn leave_bad_reports(store: &Store) {
     let _: i64 = store.ask(cmd("RPUSH").arg("duebox:runner:list").arg("a"));
     let _: () = store.ask(cmd("SET").arg("duebox:runner:bytes").arg(b"\xff\xfe"));
