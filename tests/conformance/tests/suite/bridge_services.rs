@@ -283,7 +283,8 @@ fn follow_ups_have_the_options_that_were_given_or_are_refused() {
             prop_assert_eq!(job.topic.as_str(), "sms.out");
             prop_assert_eq!(job.due, FollowUpDue::AfterMs(ms));
             prop_assert_eq!(job.payload.as_ref(), payload.as_bytes());
-            prop_assert_eq!(Some(&job.options), wanted(&key, &header, ms).as_ref());
+            let wanted = wanted(&key, &header, ms);
+            prop_assert_eq!(Some(&job.options), wanted.as_ref());
             Ok(())
         });
     }
