@@ -13,12 +13,13 @@ use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
     BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, open_page, page,
-    peers, push, runners, say, sustained, topics, topologies,
+    peers, push, runners, say, sustained, topics, topologies, work,
 };
 
 /// Families measured in each repeat.
-const REPEATED: [Family; 14] = [
+const REPEATED: [Family; 15] = [
     Family::Drain,
+    Family::Work,
     Family::Sustained,
     Family::Push,
     Family::Lateness,
@@ -93,6 +94,7 @@ async fn repeat(
 ) -> anyhow::Result<Option<Curve>> {
     match family {
         Family::Drain => drain::measure(settings, results).await?,
+        Family::Work => work::measure(settings, results).await?,
         Family::Sustained => sustained::measure(settings, results).await?,
         Family::Push => push::measure(settings, results).await?,
         Family::Lateness => return Ok(Some(lateness::measure(settings, results).await?.curve)),

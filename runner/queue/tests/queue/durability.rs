@@ -101,7 +101,7 @@ async fn callers_share_a_wait_and_the_connection_stays() {
         .map(|number| {
             let queue = queue.clone();
             // Pushes to one topic would share a call.
-            let topic = TopicName::new(format!("mail-{number}")).unwrap();
+            let topic = TopicName::new(&format!("mail-{number}")).unwrap();
             tokio::spawn(async move { queue.push(&topic, &[job("a")], IfExists::Keep).await })
         })
         .collect();
