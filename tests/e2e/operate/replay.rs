@@ -149,6 +149,8 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     let shop = OpenShop::open();
     let origin = shop.shop.origin();
     fixture.manifest("", &topics(&origin));
+    // Compiles the engines of all languages into the cache, for which a start is not given enough time.
+    fixture.duebox(&["check"]);
     let _daemon = fixture.start();
     push_failures(&fixture, &origin);
     let store = fixture.store();
