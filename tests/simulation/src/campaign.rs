@@ -128,7 +128,7 @@ fn give_up(seed: u64) {
 impl Findings {
     fn add(&mut self, life: Life) {
         self.lives += 1;
-        self.runs += life.runs as u64;
+        self.runs += life.starts.len() as u64;
         self.faults += life.faults;
         self.lasted += life.lasted;
         if !life.violations.is_empty() {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `redis` | Redis in memory: its commands, and the Lua that runs the queue's own scripts |
 //! | `network` | connections that lose, delay and cut what they carry |
+//! | `witness` | what happened to each lease, and what hit its holder |
 //! | `life` | one life: daemons, handlers, producers, faults, and what must hold |
 //! | `campaign` | many lives on several threads |
 
@@ -18,3 +19,4 @@ pub mod campaign;
 pub mod life;
 pub mod network;
 pub mod redis;
+pub mod witness;

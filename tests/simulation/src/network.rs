@@ -12,9 +12,12 @@ use redis::{Pipeline, RedisError, Value};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::redis::server::Server;
+use crate::witness::Witness;
 
 /// How long a client waits for a reply before it gives up.
 const REPLY_MAX: Duration = Duration::from_secs(5);
+/// A slower call may break a lease.
+const SLOW: Duration = Duration::from_millis(10);
 
 /// How likely faults are: one call in so many; 0 for none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +50,7 @@ enum Fate {
 pub struct Network {
     server: Arc<Mutex<Server>>,
     state: Arc<Mutex<State>>,
+    witness: Witness,
 }
 
 struct State {
@@ -69,12 +73,31 @@ impl Network {
             links: 0,
             faults: 0,
         };
-        Self { server: Arc::new(Mutex::new(server)), state: Arc::new(Mutex::new(state)) }
+        Self {
+            server: Arc::new(Mutex::new(server)),
+            state: Arc::new(Mutex::new(state)),
+            witness: Witness::new(),
+        }
     }
 
     /// Works with Redis itself.
     pub fn server<T>(&self, work: impl FnOnce(&mut Server) -> T) -> T {
         work(&mut self.server.lock())
+    }
+
+    /// What happened to leases.
+    pub(crate) fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
+    /// Redis carries out what a client sent.
+    fn carry_out(&self, link: u64, commands: &Pipeline) -> Vec<Value> {
+        let (replies, events) = self.server(|server| {
+            let replies = server.execute(commands);
+            (replies, server.take_lease_events())
+        });
+        self.witness.saw(link, events);
+        replies
     }
 
     /// Waits until time stands still; returns what happens meanwhile.
@@ -112,7 +135,7 @@ impl Network {
         Arc::new(Link { network: self.clone(), number: state.links })
     }
 
-    fn fate(&self) -> Fate {
+    fn fate(&self, link: u64) -> Fate {
         let mut state = self.state.lock();
         let now = Instant::now();
         let fate = state.fate();
@@ -129,7 +152,23 @@ impl Network {
         if !matches!(fate, Fate::Arrives { .. }) {
             state.faults += 1;
         }
+        let lasts = fate.lasts();
+        if !matches!(fate, Fate::Arrives { .. }) || lasts > SLOW {
+            self.witness.hit(link, lasts);
+        }
         fate
+    }
+}
+
+impl Fate {
+    /// The time until nothing of it can happen any more.
+    fn lasts(self) -> Duration {
+        match self {
+            Self::Arrives { there, back } => there + back,
+            Self::RequestLost { noticed } => noticed,
+            Self::ReplyLost { there, noticed } => there + noticed,
+            Self::Late { noticed, arrives } => noticed.max(arrives),
+        }
     }
 }
 
@@ -176,16 +215,21 @@ pub struct Link {
 }
 
 impl Link {
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Cuts the connection of a client that is gone.
     pub fn cut(&self) {
         self.network.server.lock().cut_subscribers(Some(self.number));
     }
 
     async fn send_now(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        match self.network.fate() {
+        match self.network.fate(self.number) {
             Fate::Arrives { there, back } => {
                 pass(there).await;
-                let replies = self.network.server(|server| server.execute(commands));
+                let replies = self.network.carry_out(self.number, commands);
                 pass(back).await;
                 Ok(replies)
             }
@@ -195,16 +239,17 @@ impl Link {
             }
             Fate::ReplyLost { there, noticed } => {
                 pass(there).await;
-                self.network.server(|server| drop(server.execute(commands)));
+                drop(self.network.carry_out(self.number, commands));
                 pass(noticed).await;
                 Err(no_reply(self, noticed))
             }
             Fate::Late { noticed, arrives } => {
                 let (network, commands) = (self.network.clone(), commands.clone());
+                let link = self.number;
                 let when = Instant::now() + arrives;
                 tokio::spawn(async move {
                     sleep_until(when).await;
-                    network.server(|server| drop(server.execute(&commands)));
+                    drop(network.carry_out(link, &commands));
                 });
                 pass(noticed).await;
                 Err(no_reply(self, noticed))

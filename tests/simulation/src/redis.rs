@@ -3,7 +3,9 @@
 mod command;
 pub(crate) mod database;
 mod hash;
+mod hasher;
 mod interpreter;
 mod key;
+mod leases;
 pub mod server;
 mod zset;

@@ -63,10 +63,16 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts a daemon.
-    pub(crate) fn start(network: &Network, handlers: Handlers) -> Self {
-        let manifest = manifest(handlers.plan.settings);
+    pub(crate) fn start(network: &Network, of: &Handlers) -> Self {
+        let manifest = manifest(of.plan.settings);
         let link = network.link();
         let queue = Queue::over(Arc::clone(&link) as _, "duebox");
+        let handlers = Handlers {
+            daemon: link.number(),
+            is_killed: Arc::new(AtomicBool::new(false)),
+            queue: queue.clone(),
+            ..of.clone()
+        };
         let (wake_ups, outage) = (WakeUps::default(), Arc::<Outage>::default());
         let relay = Relay::default();
         let (discovery, _) = TopicDiscovery::new(Arc::clone(&manifest));
@@ -125,13 +131,18 @@ impl Daemon {
     }
 
     /// Kills it: nothing of it happens any more.
-    pub(crate) fn kill(mut self) {
+    pub(crate) fn kill(self) {
+        self.handlers.ledger.killed(self.handlers.daemon);
+        self.stop();
+    }
+
+    /// Nothing of it happens any more.
+    fn stop(mut self) {
         self.tasks.abort_all();
         if let Ok(mut workers) = self.workers.try_lock() {
             workers.abort_all();
         }
         self.handlers.is_killed.store(true, Ordering::Relaxed);
-        self.handlers.ledger.killed(self.handlers.daemon);
         self.link.cut();
     }
 
@@ -143,8 +154,10 @@ impl Daemon {
             let mut workers = workers.lock().await;
             while workers.join_next().await.is_some() {}
         };
-        drop(tokio::time::timeout(timeout + Duration::from_secs(5), over).await);
-        self.kill();
+        match tokio::time::timeout(timeout + Duration::from_secs(5), over).await {
+            Ok(()) => self.stop(),
+            Err(_) => self.kill(),
+        }
     }
 
     /// Stops its schedules.
@@ -298,9 +311,4 @@ fn compile() -> Handler {
 /// A topic's name.
 pub(crate) fn topic(name: &str) -> TopicName {
     TopicName::new(name).expect("a topic's name")
-}
-
-/// The handlers of a new daemon.
-pub(crate) fn new_handlers(of: &Handlers, daemon: u64) -> Handlers {
-    Handlers { daemon, is_killed: Arc::new(AtomicBool::new(false)), ..of.clone() }
 }

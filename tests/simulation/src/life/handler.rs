@@ -8,11 +8,17 @@ use duebox::executor::runs::SimulatedRuns;
 use duebox_job::{
     Failure, FailureClass, FollowUp, FollowUpDue, JobId, Options, Outcome, TopicName,
 };
+use duebox_queue::Queue;
 use duebox_sandbox::{Interrupt, InterruptReason, Invocation, RunReport};
 use futures_util::future::BoxFuture;
 
-use super::ledger::{End, Ledger};
-use super::plan::{Plan, TOPICS};
+use super::ledger::{End, Ledger, Start};
+use super::plan::{JobPlan, Plan, TOPICS};
+
+/// The payload of a job that replaces another one.
+pub(crate) const REPLACEMENT: &str = "2";
+/// The number in the store to which handlers add.
+pub(crate) const ADDED_TO: &[u8] = b"acks";
 
 /// The handlers of one daemon.
 #[derive(Clone)]
@@ -21,10 +27,12 @@ pub(crate) struct Handlers {
     pub(crate) plan: Arc<Plan>,
     /// Where it is recorded.
     pub(crate) ledger: Ledger,
-    /// The number of the daemon.
+    /// The daemon, by its link.
     pub(crate) daemon: u64,
     /// Set when the daemon is killed: nothing of it happens any more.
     pub(crate) is_killed: Arc<AtomicBool>,
+    /// What they reach the store with.
+    pub(crate) queue: Queue,
 }
 
 impl SimulatedRuns for Handlers {
@@ -41,21 +49,41 @@ impl Handlers {
             return RunReport::without_guest(Outcome::HostFault(reason.describe().to_owned()));
         }
         let id = invocation.id.to_string();
-        let run = self.ledger.begins(&id, self.daemon, invocation.attempt);
+        let version = if &invocation.payload[..] == REPLACEMENT.as_bytes() { 2 } else { 1 };
+        let attempt = invocation.attempt;
+        let start = Start { id: &id, daemon: self.daemon, attempt, version };
+        let run = self.ledger.begins(start);
         self.check_limits(&id);
-        let length = self.plan.job(&id).map_or(Duration::from_millis(20), |job| job.length);
+        let job = self.plan.job(&id);
+        let length = job.map_or(Duration::from_millis(20), |job| job.length);
         let interrupted = tokio::select! {
             biased;
             reason = interrupt.raised() => Some(reason),
-            () = tokio::time::sleep(length) => None,
+            () = self.work(length, job) => None,
         };
         self.stop_if_killed().await;
         let (end, report) = match interrupted {
             Some(reason) => (End::Interrupted, stopped(reason)),
-            None => self.verdict(&id, invocation.attempt),
+            None => self.verdict(&id, attempt),
         };
-        self.ledger.ends(run, end);
+        self.ledger.ends(&run, end);
         report
+    }
+
+    /// What takes the time of a run.
+    async fn work(&self, length: Duration, job: Option<&JobPlan>) {
+        if !length.is_zero() {
+            tokio::time::sleep(length).await;
+        }
+        if !job.is_some_and(|job| job.adds) {
+            return;
+        }
+        self.stop_if_killed().await;
+        self.ledger.with(|book| book.additions.0 += 1);
+        let topic = TopicName::new(TOPICS[0]).expect("a topic's name");
+        if self.queue.kv_add(&topic, ADDED_TO, 1).await.is_ok() {
+            self.ledger.with(|book| book.additions.1 += 1);
+        }
     }
 
     async fn stop_if_killed(&self) {
@@ -64,23 +92,20 @@ impl Handlers {
         }
     }
 
-    /// Records a limit that is exceeded. A clock that is set ends leases early, so limits cannot hold then.
+    /// Records a limit that is exceeded.
     fn check_limits(&self, id: &str) {
-        if self.plan.sets_clock() {
-            return;
-        }
-        let Some(job) = self.plan.job(id) else { return };
-        if let Some(key) = &job.key {
+        let topic = self.plan.job(id).map_or(0, |job| job.topic);
+        let key = self.plan.job(id).and_then(|job| job.key.as_ref());
+        if let Some(key) = key {
             let is_of_key =
                 |id: &str| self.plan.job(id).is_some_and(|job| job.key.as_ref() == Some(key));
             let running = self.ledger.running(is_of_key);
-            // The end of a lease may overtake the end of its run by the resolution of a timer.
-            if running > 1 && !self.plan.may_break_leases() {
+            if running > 1 {
                 self.ledger.violated(format!("{id}: {running} jobs of the key {key} run"));
             }
         }
         let most = self.plan.settings.max_running as usize;
-        if job.topic == 0 && most > 0 && !self.plan.may_break_leases() {
+        if topic == 0 && most > 0 {
             let is_plain = |id: &str| self.plan.job(id).is_none_or(|job| job.topic == 0);
             let running = self.ledger.running(is_plain);
             if running > most {

@@ -10,11 +10,15 @@ pub(crate) const STORM: Duration = Duration::from_secs(12);
 /// Attempts of every job.
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 /// The runner deaths that bury a job.
-pub(crate) const MAX_CRASHES: u64 = 3;
+pub(crate) const MAX_CRASHES: usize = 3;
 /// The interval of the schedule.
 pub(crate) const TICK: Duration = Duration::from_secs(2);
+/// One life in so many has a burst of jobs.
+const BURST_ONE_IN: u8 = 50;
 /// The topics by their settings; see [`Plan::manifest`].
-pub(crate) const TOPICS: [&str; 3] = ["plain", "keyed", "unique"];
+pub(crate) const TOPICS: [&str; 4] = ["plain", "keyed", "unique", "pulled"];
+/// The topic that no daemon serves: a consumer pulls its jobs.
+pub(crate) const PULLED: usize = 3;
 
 /// A life before it is lived.
 #[derive(Debug, Clone)]
@@ -27,10 +31,25 @@ pub struct Plan {
     pub lease: Duration,
     /// The manifest of all daemons.
     pub settings: Settings,
-    /// The jobs, in the order of their pushes.
+    /// The jobs. Their ids are `j` and their place.
     pub jobs: Vec<JobPlan>,
+    /// What operators order, each with its time.
+    pub orders: Vec<(Duration, Order)>,
     /// The faults, each with its time.
     pub faults: Vec<(Duration, Fault)>,
+}
+
+/// What an operator orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Cancels a job.
+    Cancel(usize),
+    /// Pushes a job in place of one with its id.
+    Replace(usize),
+    /// Pauses a topic.
+    Pause(usize),
+    /// Resumes a topic.
+    Resume(usize),
 }
 
 /// Settings of the topics.
@@ -71,6 +90,10 @@ pub struct JobPlan {
     pub is_dropped: bool,
     /// Jobs that follow its ack.
     pub follow_ups: u32,
+    /// It goes before others.
+    pub is_high: bool,
+    /// Each run adds to a number in the store.
+    pub adds: bool,
 }
 
 /// A fault.
@@ -102,6 +125,24 @@ impl Fault {
 }
 
 impl JobPlan {
+    /// A job of the plain topic that is acked.
+    pub fn new(number: usize, push_at: Duration, length: Duration) -> Self {
+        Self {
+            id: format!("j{number}"),
+            topic: 0,
+            key: None,
+            push_at,
+            delay: Duration::ZERO,
+            length,
+            nacks: 0,
+            snoozes: 0,
+            is_dropped: false,
+            follow_ups: 0,
+            is_high: false,
+            adds: false,
+        }
+    }
+
     /// True if it ends in dead.
     pub fn dies(&self) -> bool {
         self.is_dropped || self.nacks >= MAX_ATTEMPTS
@@ -126,23 +167,26 @@ impl Plan {
         };
         let count = dice.usize(2..=14);
         let mut jobs: Vec<JobPlan> = (0..count).map(|n| job(&mut dice, n)).collect();
-        jobs.sort_by_key(|job| job.push_at);
+        let orders = orders(&mut dice, &jobs);
+        let burst_at = (dice.u8(0..BURST_ONE_IN) == 0).then(|| up_to(&mut dice, STORM));
+        if let Some(at) = burst_at {
+            jobs.extend(burst(&mut dice, jobs.len(), at));
+        }
         let daemons = dice.usize(1..=2);
         let count = if dice.u8(0..12) == 0 { 0 } else { dice.usize(1..=6) };
         let mut faults: Vec<_> = (0..count).map(|_| fault(&mut dice, daemons)).collect();
+        if let Some(at) = burst_at.filter(|_| dice.bool()) {
+            let at = at + up_to(&mut dice, Duration::from_secs(1));
+            faults.push((at, Fault::Kill(dice.usize(0..daemons), Duration::from_secs(1))));
+        }
         faults.sort_by_key(|(at, _)| *at);
         let lease = Duration::from_secs(settings.lease_s);
-        Self { seed, daemons, lease, settings, jobs, faults }
+        Self { seed, daemons, lease, settings, jobs, orders, faults }
     }
 
     /// The job of this id.
     pub fn job(&self, id: &str) -> Option<&JobPlan> {
-        self.jobs.iter().find(|job| job.id == id)
-    }
-
-    /// True if a fault can end a lease before its runner does.
-    pub fn may_break_leases(&self) -> bool {
-        self.faults.iter().any(|(_, fault)| fault.breaks_leases())
+        self.jobs.get(id.strip_prefix('j')?.parse::<usize>().ok()?)
     }
 
     /// True if the clock of Redis is set.
@@ -189,10 +233,44 @@ fn job(dice: &mut fastrand::Rng, number: usize) -> JobPlan {
         delay: if dice.bool() { Duration::ZERO } else { up_to(dice, Duration::from_secs(4)) },
         length: up_to(dice, Duration::from_millis(if is_long { 9_000 } else { 300 })),
         nacks: if dice.u8(0..4) == 0 { dice.u32(1..=MAX_ATTEMPTS) } else { 0 },
-        snoozes: if dice.u8(0..8) == 0 { dice.u32(1..=2) } else { 0 },
+        snoozes: if topic != PULLED && dice.u8(0..8) == 0 { dice.u32(1..=2) } else { 0 },
         is_dropped: dice.u8(0..12) == 0,
-        follow_ups: if dice.u8(0..4) == 0 { dice.u32(1..=2) } else { 0 },
+        follow_ups: if topic != PULLED && dice.u8(0..4) == 0 { dice.u32(1..=2) } else { 0 },
+        is_high: dice.u8(0..6) == 0,
+        adds: dice.u8(0..6) == 0,
     }
+}
+
+/// Some hundred jobs of the plain topic that are pushed at once. Most are short, and some slow, so that jobs are
+/// leased ahead and have to go back.
+fn burst(dice: &mut fastrand::Rng, first: usize, push_at: Duration) -> Vec<JobPlan> {
+    let count = dice.usize(100..300);
+    let slow_one_in = dice.u32(5..80);
+    let jobs = (first..first + count).map(|number| {
+        let is_slow = dice.u32(0..slow_one_in) == 0;
+        let length = dice.u64(0..=if is_slow { 150 } else { 2 });
+        JobPlan::new(number, push_at, Duration::from_millis(length))
+    });
+    jobs.collect()
+}
+
+fn orders(dice: &mut fastrand::Rng, jobs: &[JobPlan]) -> Vec<(Duration, Order)> {
+    let mut orders = Vec::new();
+    for (place, job) in jobs.iter().enumerate() {
+        let at = job.push_at + up_to(dice, Duration::from_secs(3));
+        match dice.u8(0..16) {
+            0 => orders.push((at, Order::Cancel(place))),
+            1 => orders.push((at, Order::Replace(place))),
+            _ => {}
+        }
+    }
+    if dice.u8(0..6) == 0 {
+        let (topic, at) = (dice.usize(0..TOPICS.len()), up_to(dice, STORM));
+        orders.push((at, Order::Pause(topic)));
+        orders.push((at + up_to(dice, Duration::from_secs(5)), Order::Resume(topic)));
+    }
+    orders.sort_by_key(|(at, _)| *at);
+    orders
 }
 
 fn fault(dice: &mut fastrand::Rng, daemons: usize) -> (Duration, Fault) {

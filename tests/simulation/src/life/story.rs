@@ -1,18 +1,20 @@
 //! The course of a life: a storm of faults, then calm, in which everything must end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duebox_queue::Queue;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Life;
-use super::daemon::{Daemon, new_handlers};
+use super::consumer::Consumer;
+use super::daemon::{Daemon, topic};
 use super::handler::Handlers;
 use super::ledger::Ledger;
-use super::plan::{Fault, Plan, STORM};
-use super::{check, producer};
+use super::plan::{Fault, PULLED, Plan, STORM};
+use super::{Life, StartedRun, check, producer};
 use crate::network::{FaultRates, Network};
 use crate::redis::server::{Refusal, Server};
 
@@ -28,8 +30,6 @@ pub(super) struct Story {
     ledger: Ledger,
     handlers: Handlers,
     daemons: Vec<Option<Daemon>>,
-    /// Daemons started so far.
-    started: u64,
     /// Faults other than those of the network.
     faults: u64,
     /// What ends later, by its time.
@@ -48,13 +48,14 @@ enum Later {
 impl Story {
     pub(super) async fn live(plan: Arc<Plan>, network: Network) -> Life {
         let began = Instant::now();
-        let ledger = Ledger::default();
-        ledger.with(|book| book.may_overlap = plan.sets_clock());
+        let ledger = Ledger::new(network.witness().clone());
+        let queue = Queue::over(network.link(), "duebox");
         let handlers = Handlers {
             plan: Arc::clone(&plan),
             ledger: ledger.clone(),
             daemon: 0,
             is_killed: Arc::new(AtomicBool::new(false)),
+            queue: queue.clone(),
         };
         let count = plan.daemons;
         let mut story = Self {
@@ -63,25 +64,28 @@ impl Story {
             ledger,
             handlers,
             daemons: (0..count).map(|_| None).collect(),
-            started: 0,
             faults: 0,
             later: Vec::new(),
         };
         (0..count).for_each(|daemon| story.start(daemon));
-        let queue = Queue::over(story.network.link(), "duebox");
-        let producing =
-            producer::produce(Arc::clone(&story.plan), queue.clone(), story.ledger.clone());
-        let producing = tokio::spawn(producing);
+        let its = || (Arc::clone(&story.plan), story.ledger.clone());
+        let (plan, ledger) = its();
+        let producing = tokio::spawn(producer::produce(plan, queue.clone(), ledger));
+        let (plan, ledger) = its();
+        let orders = Queue::over(story.network.link(), "duebox");
+        let operating = tokio::spawn(producer::operate(plan, orders, ledger));
+        if story.plan.jobs.iter().any(|job| job.topic == PULLED) {
+            let (plan, ledger) = its();
+            tokio::spawn(Consumer::new(plan, ledger, &story.network).run());
+        }
         story.storm(began).await;
-        let is_over = story.calm(producing).await;
+        let is_over = story.calm(&queue, [producing, operating]).await;
         story.judge(&queue, is_over, began).await
     }
 
     fn start(&mut self, daemon: usize) {
-        self.started += 1;
-        let handlers = new_handlers(&self.handlers, self.started);
-        if let Some(previous) = self.daemons[daemon].replace(Daemon::start(&self.network, handlers))
-        {
+        let started = Daemon::start(&self.network, &self.handlers);
+        if let Some(previous) = self.daemons[daemon].replace(started) {
             previous.kill();
         }
     }
@@ -113,7 +117,10 @@ impl Story {
             Later::Start(daemon) => self.start(daemon),
             Later::CalmNetwork => self.network.set_rates(FaultRates::default()),
             Later::Up => self.network.set_down(false),
-            Later::RefuseNothing => self.network.server(|server| server.refuse(Refusal::None)),
+            Later::RefuseNothing => {
+                self.network.server(|server| server.refuse(Refusal::None));
+                self.network.witness().refuses(false);
+            }
         }
     }
 
@@ -145,15 +152,19 @@ impl Story {
             Fault::Stall(span) => self.network.stall(span),
             Fault::Refuse(refusal, span) => {
                 self.network.server(|server| server.refuse(refusal));
+                self.network.witness().refuses(true);
                 self.later.push((now + span, Later::RefuseNothing));
             }
             Fault::FlushScripts => self.network.server(Server::flush_scripts),
-            Fault::Clock(by_ms) => self.network.server(|server| server.shift_clock(by_ms * 1_000)),
+            Fault::Clock(by_ms) => {
+                self.network.server(|server| server.shift_clock(by_ms * 1_000));
+                self.network.witness().clock_set();
+            }
         }
     }
 
     /// Ends all faults, and waits until everything has ended; false if it does not.
-    async fn calm(&mut self, producing: tokio::task::JoinHandle<()>) -> bool {
+    async fn calm(&mut self, queue: &Queue, pushing: [JoinHandle<()>; 2]) -> bool {
         for (_, later) in std::mem::take(&mut self.later) {
             self.end(later);
         }
@@ -162,13 +173,19 @@ impl Story {
                 self.start(daemon);
             }
         }
-        if let Err(error) = producing.await {
-            self.ledger.violated(format!("the producer failed: {error}"));
+        for task in pushing {
+            if let Err(error) = task.await {
+                self.ledger.violated(format!("a producer failed: {error}"));
+            }
         }
         self.daemons.iter().flatten().for_each(Daemon::stop_schedules);
         let until = Instant::now() + CALM_MAX;
         while Instant::now() < until {
             sleep(LOOK_EVERY).await;
+            // An order to pause may arrive late.
+            for name in self.network.server(|server| check::paused(server)) {
+                drop(queue.resume(&topic(name)).await);
+            }
             if self.network.server(|server| check::unfinished(server).is_empty()) {
                 return true;
             }
@@ -187,19 +204,20 @@ impl Story {
         for found in check::examine(queue).await {
             self.ledger.violated(found);
         }
+        check::check_store(queue, &self.ledger).await;
         let faults = self.faults + self.network.faults();
         self.network.server(|server| {
-            self.ledger.with(|book| {
-                check::check_jobs(&self.plan, server, book, faults);
-                Life {
-                    seed: self.plan.seed,
-                    violations: std::mem::take(&mut book.violations),
-                    runs: book.accounts.values().map(|account| account.ends.len()).sum(),
-                    faults,
-                    lasted,
-                    trace: server.trace(),
-                }
-            })
+            check::check_jobs(&self.plan, server, &self.ledger);
+            let (violations, starts) = self.ledger.with(|book| {
+                let runs = book.accounts.iter().flat_map(|(id, account)| {
+                    account.runs.iter().map(move |run| (run.place, StartedRun::new(id, run)))
+                });
+                let starts: BTreeMap<u64, StartedRun> = runs.collect();
+                (std::mem::take(&mut book.violations), starts.into_values().collect())
+            });
+            let (seed, trace) = (self.plan.seed, server.trace());
+            let went_back = self.network.witness().went_back();
+            Life { seed, violations, starts, went_back, faults, lasted, trace }
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::hasher::FastState;
 use super::zset::Zset;
 
 /// A key, a field, a member or a value.
@@ -23,7 +24,7 @@ pub(crate) enum Stored {
 /// Everything that Redis holds.
 #[derive(Debug, Default)]
 pub(crate) struct Database {
-    keys: HashMap<Bytes, Stored>,
+    keys: HashMap<Bytes, Stored, FastState>,
 }
 
 /// The reply for a key of another type.
@@ -44,9 +45,11 @@ macro_rules! of_type {
 
         /// The value, which is created if the key does not exist.
         pub(crate) fn $write(&mut self, key: &[u8]) -> Result<&mut $type, String> {
-            let empty = || Stored::$kind(<$type>::default());
-            match self.keys.entry(key.to_vec()).or_insert_with(empty) {
-                Stored::$kind(value) => Ok(value),
+            if !self.keys.contains_key(key) {
+                self.keys.insert(key.to_vec(), Stored::$kind(<$type>::default()));
+            }
+            match self.keys.get_mut(key) {
+                Some(Stored::$kind(value)) => Ok(value),
                 _ => Err(WRONG_TYPE.to_owned()),
             }
         }

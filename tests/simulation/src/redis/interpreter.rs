@@ -9,7 +9,12 @@ use redis::Value;
 
 use super::command::{self, Access, Arguments};
 use super::database::{Bytes, Database};
+use super::hasher::FastState;
+use super::leases::{self, LeaseEvent};
 use super::server::{Mutation, Refusal};
+
+/// The bytes of Lua with which its garbage is collected. Compiled scripts have a few megabytes.
+const GARBAGE_MAX: usize = 64 << 20;
 
 /// What a script can reach while it runs.
 #[derive(Default)]
@@ -22,6 +27,10 @@ pub(crate) struct Reach {
     pub(crate) refusal: Refusal,
     /// Messages that the script published: channel and text.
     pub(crate) published: Vec<(String, String)>,
+    /// What scripts did to leases.
+    pub(crate) lease_events: Vec<LeaseEvent>,
+    /// How many of them are of earlier scripts.
+    pub(crate) earlier_events: usize,
     has_written: bool,
     /// The error of the last command that failed.
     error: Option<String>,
@@ -30,9 +39,9 @@ pub(crate) struct Reach {
 /// The Lua of this thread. Compiled scripts are kept from one life to the next.
 pub(crate) struct Interpreter {
     lua: Lua,
-    /// By digest, and by the mutation that was applied.
-    functions: HashMap<(String, &'static str), Function>,
-    digests: HashMap<Bytes, String>,
+    /// By the mutation that was applied, and by digest.
+    functions: HashMap<&'static str, HashMap<String, Function, FastState>, FastState>,
+    digests: HashMap<Bytes, String, FastState>,
     reach: Rc<RefCell<Reach>>,
 }
 
@@ -49,7 +58,7 @@ impl Interpreter {
 
     fn new() -> mlua::Result<Self> {
         let (lua, reach) = (Lua::new(), Rc::<RefCell<Reach>>::default());
-        // A life makes little garbage: collecting it at the end costs less than during each script.
+        // Collecting much garbage between scripts costs less than some during each one.
         lua.gc_stop();
         let api = lua.create_table()?;
         let its = Rc::clone(&reach);
@@ -76,7 +85,7 @@ impl Interpreter {
             })?,
         )?;
         lua.globals().set("cjson", json)?;
-        Ok(Self { lua, functions: HashMap::new(), digests: HashMap::new(), reach })
+        Ok(Self { lua, functions: HashMap::default(), digests: HashMap::default(), reach })
     }
 
     /// Compiles a script; returns its digest.
@@ -94,18 +103,23 @@ impl Interpreter {
                 digest
             }
         };
-        let key = (digest.clone(), mutation.map_or("", |mutation| mutation.name));
-        if !self.functions.contains_key(&key) {
+        let functions = self.functions.entry(mutation.map_or("", |mutation| mutation.name));
+        let functions = functions.or_default();
+        if !functions.contains_key(&digest) {
             let source = String::from_utf8_lossy(text).into_owned();
             let source = mutation.map_or(source.clone(), |mutation| mutation.apply(&source));
             let function = self.lua.load(source).into_function();
-            self.functions.insert(key, function.map_err(|error| format!("ERR {error}"))?);
+            let function = function.map_err(|error| format!("ERR {error}"))?;
+            functions.insert(digest.clone(), function);
         }
         Ok(digest)
     }
 
-    /// Collects the garbage of a life.
+    /// Collects the garbage, if there is much.
     pub(crate) fn collect_garbage(&self) {
+        if self.lua.used_memory() < GARBAGE_MAX {
+            return;
+        }
         // Only a finalizer can fail, and scripts have none.
         drop(self.lua.gc_collect());
     }
@@ -119,10 +133,12 @@ impl Interpreter {
         args: &[Bytes],
         reach: &mut Reach,
     ) -> Result<Value, String> {
-        let Some(function) = self.functions.get(&(digest.to_owned(), mutation)) else {
+        let Some(function) = self.functions.get(mutation).and_then(|known| known.get(digest))
+        else {
             return Err("NOSCRIPT No matching script. Please use EVAL.".to_owned());
         };
         reach.has_written = false;
+        reach.earlier_events = reach.lease_events.len();
         std::mem::swap(&mut *self.reach.borrow_mut(), reach);
         let result = self.call_function(function, keys, args);
         std::mem::swap(&mut *self.reach.borrow_mut(), reach);
@@ -214,6 +230,15 @@ fn run_command(reach: &mut Reach, args: &MultiValue) -> Result<Value, String> {
         return Err(reach.refusal.text().to_owned());
     }
     reach.has_written |= access != Access::Reads;
+    if access != Access::Reads
+        && let Some(key) = texts.get(1)
+    {
+        if key.ends_with(b":unack") {
+            leases::watch(reach, name, &texts);
+        } else if key.ends_with(b":attempts") {
+            leases::watch_attempts(reach, name, &texts);
+        }
+    }
     command::execute(&mut reach.db, name, &Arguments(&texts))
 }
 

@@ -1,7 +1,7 @@
 //! One Redis: its clock, its scripts, and the states in which it refuses.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::Hasher as _;
 use std::sync::Arc;
 
 use redis::{Arg, Pipeline, Value};
@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::command::{self, Access, Arguments};
 use super::database::{Bytes, Database};
+use super::hasher::{FastHasher, FastState};
 use super::interpreter::{Interpreter, Reach};
+pub(crate) use super::leases::LeaseEvent;
 
 /// The Redis clock at the start of a life, in µs since the epoch.
 const BEGAN_US: u64 = 1_763_740_800_000_000;
@@ -19,8 +21,8 @@ const BEGAN_US: u64 = 1_763_740_800_000_000;
 const COMMANDS_AT_ONCE_MAX: u32 = 10_000;
 /// More commands in one life mean that it has no end. A life sends some thousands.
 const COMMANDS_MAX: u64 = 300_000;
-/// After so many commands the garbage of Lua is collected, which keeps a long life within its memory.
-const COMMANDS_OF_GARBAGE: u64 = 10_000;
+/// After so many commands the garbage of Lua is collected if there is much.
+const COMMANDS_OF_GARBAGE: u64 = 1_000;
 /// How many of them are shown if there are more.
 const COMMANDS_SHOWN: u32 = 3;
 
@@ -81,12 +83,12 @@ pub struct Server {
     standstill: Arc<Notify>,
     /// The last commands before time stood still.
     repeated: Vec<String>,
-    known_scripts: HashSet<String>,
+    known_scripts: HashSet<String, FastState>,
     /// How often it was started again.
     restarts: u64,
     subscribers: Vec<(u64, mpsc::UnboundedSender<Message>)>,
     mutation: Option<Mutation>,
-    trace: DefaultHasher,
+    trace: FastHasher,
     /// Prints every command.
     is_verbose: bool,
 }
@@ -103,11 +105,11 @@ impl Server {
             commands: 0,
             standstill: Arc::default(),
             repeated: Vec::new(),
-            known_scripts: HashSet::new(),
+            known_scripts: HashSet::default(),
             restarts: 0,
             subscribers: Vec::new(),
             mutation,
-            trace: DefaultHasher::new(),
+            trace: FastHasher::default(),
             is_verbose,
         }
     }
@@ -185,6 +187,11 @@ impl Server {
         reply
     }
 
+    /// What happened to leases since the last call of this function.
+    pub(crate) fn take_lease_events(&mut self) -> Vec<LeaseEvent> {
+        std::mem::take(&mut self.reach.lease_events)
+    }
+
     /// What is notified when time stands still: tasks keep each other busy, and no timer ends.
     pub(crate) fn standstill(&self) -> Arc<Notify> {
         Arc::clone(&self.standstill)
@@ -233,10 +240,10 @@ impl Server {
 
     fn reply(&mut self, words: &[Bytes]) -> Result<Value, String> {
         let args = Arguments(words);
-        let name = String::from_utf8_lossy(args.get(0)?).to_ascii_uppercase();
-        match name.as_str() {
+        let name = String::from_utf8_lossy(args.get(0)?);
+        match &*name {
             "EVALSHA" | "EVALSHA_RO" => {
-                let digest = String::from_utf8_lossy(args.get(1)?).into_owned();
+                let digest = String::from_utf8_lossy(args.get(1)?);
                 self.run_script(&digest, &args)
             }
             "EVAL" | "EVAL_RO" => {

@@ -89,6 +89,19 @@ fn score_of(text: &[u8]) -> Result<f64, String> {
     score.ok_or_else(|| "ERR value is not a valid float".to_owned())
 }
 
+/// The members with scores between two bounds; none if a bound is invalid.
+pub(super) fn within<'z>(
+    zset: &'z Zset,
+    least: &[u8],
+    most: &[u8],
+) -> impl Iterator<Item = &'z Bytes> {
+    let bounds = Bound::read(least).ok().zip(Bound::read(most).ok());
+    let is_within = move |score: f64| {
+        bounds.as_ref().is_some_and(|(least, most)| least.is_below(score) && most.is_above(score))
+    };
+    zset.iter().filter(move |(score, _)| is_within(*score)).map(|(_, member)| member)
+}
+
 /// A score as Redis writes it.
 pub(crate) fn score_text(score: f64) -> Bytes {
     if score.is_infinite() {

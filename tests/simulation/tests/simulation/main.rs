@@ -4,4 +4,5 @@
 
 mod faithful;
 mod lives;
+mod prefetch;
 mod repetition;

@@ -1,0 +1,204 @@
+//! What happened to each lease, as Redis and the network saw it, and the rules for leases that need no more.
+//!
+//! A lease is broken if something hit the client that holds it: a lost or late call, its death, a clock that was
+//! set, or a Redis that refuses. What follows from a broken lease is excused, and nothing else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::redis::server::LeaseEvent;
+
+/// A job starts within this time after its lease, or goes back.
+const START_MAX: Duration = Duration::from_millis(50);
+
+/// A moment of a life, counted from its start.
+pub(crate) type Moment = Duration;
+
+/// The witness of a life. Clones are the same witness.
+#[derive(Clone)]
+pub struct Witness {
+    began: Instant,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// What hit one client, by its link.
+    hits: HashMap<u64, Vec<Span>>,
+    /// When Redis refused.
+    refused: Vec<Span>,
+    /// When the clock of Redis was set.
+    clock_set: Vec<Moment>,
+    refuses_since: Option<Moment>,
+    /// The leases by job.
+    leases: HashMap<String, Lease>,
+    /// Leases that ended before the job started.
+    went_back: u64,
+    violations: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    from: Moment,
+    until: Moment,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    link: u64,
+    at: Moment,
+    /// It was leased ahead of the jobs that start at once.
+    is_ahead: bool,
+    has_started: bool,
+}
+
+impl Witness {
+    /// The witness of a life that begins.
+    #[expect(clippy::new_without_default, reason = "it starts a clock")]
+    pub fn new() -> Self {
+        Self { began: Instant::now(), seen: Arc::default() }
+    }
+
+    /// The time since the life began.
+    pub(crate) fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    /// Something hits a client from now on, for a time.
+    pub(crate) fn hit(&self, link: u64, lasts: Duration) {
+        let from = self.now();
+        let span = Span { from, until: from.saturating_add(lasts) };
+        self.seen.lock().hits.entry(link).or_default().push(span);
+    }
+
+    /// A client is gone.
+    pub(crate) fn killed(&self, link: u64) {
+        self.hit(link, Duration::MAX);
+    }
+
+    /// The clock of Redis is set.
+    pub(crate) fn clock_set(&self) {
+        let now = self.now();
+        self.seen.lock().clock_set.push(now);
+    }
+
+    /// Redis begins or ends to refuse.
+    pub(crate) fn refuses(&self, is_refusing: bool) {
+        let now = self.now();
+        let mut seen = self.seen.lock();
+        if let Some(from) = seen.refuses_since.take() {
+            seen.refused.push(Span { from, until: now });
+        }
+        seen.refuses_since = is_refusing.then_some(now);
+    }
+
+    /// True if something hit this client, or all, between these moments.
+    pub(crate) fn is_hit(&self, link: u64, from: Moment, until: Moment) -> bool {
+        self.seen.lock().is_hit(link, from, until)
+    }
+
+    /// True if the clock was set between these moments.
+    pub(crate) fn is_clock_set(&self, from: Moment, until: Moment) -> bool {
+        self.seen.lock().is_clock_set(from, until)
+    }
+
+    /// Takes what a call of a client did to leases.
+    pub(crate) fn saw(&self, link: u64, events: Vec<LeaseEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let mut seen = self.seen.lock();
+        let mut ended = HashMap::new();
+        for event in events {
+            match event {
+                LeaseEvent::Began { id, is_paused, is_ahead } => {
+                    if is_paused {
+                        seen.violations.push(format!("{id}: leased while its topic is paused"));
+                    }
+                    let lease = Lease { link, at: now, is_ahead, has_started: false };
+                    seen.leases.insert(id, lease);
+                }
+                LeaseEvent::CrashCounted { id } => {
+                    let lease = seen.leases.get(&id).or_else(|| ended.get(&id));
+                    if lease.is_some_and(|lease| lease.is_ahead && !lease.has_started) {
+                        let text = format!("{id}: a crash is counted, and it had not started");
+                        seen.violations.push(text);
+                    }
+                }
+                LeaseEvent::Ended { id } => {
+                    let Some(lease) = seen.leases.remove(&id) else { continue };
+                    if !lease.has_started {
+                        seen.went_back += 1;
+                        seen.check_wait(&id, lease, now, "went back");
+                    }
+                    ended.insert(id, lease);
+                }
+            }
+        }
+    }
+
+    /// A client starts a job; returns when it was leased.
+    pub(crate) fn starts(&self, id: &str, link: u64) -> Moment {
+        let now = self.now();
+        let mut seen = self.seen.lock();
+        match seen.leases.get_mut(id).filter(|lease| lease.link == link) {
+            Some(lease) => {
+                let before = *lease;
+                lease.has_started = true;
+                if !before.has_started {
+                    seen.check_wait(id, before, now, "started");
+                }
+                before.at
+            }
+            None => {
+                if !seen.is_hit(link, now.saturating_sub(START_MAX), now) {
+                    let text = format!("{id}: client {link} runs it without a lease");
+                    seen.violations.push(text);
+                }
+                now.saturating_sub(START_MAX)
+            }
+        }
+    }
+
+    /// The number of leases that ended before their job started.
+    pub(crate) fn went_back(&self) -> u64 {
+        self.seen.lock().went_back
+    }
+
+    /// The rules that did not hold.
+    pub(crate) fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().violations)
+    }
+}
+
+impl Seen {
+    fn check_wait(&mut self, id: &str, lease: Lease, now: Moment, what: &str) {
+        let waited = now.saturating_sub(lease.at);
+        if waited > START_MAX && !self.is_hit(lease.link, lease.at, now) {
+            self.violations.push(format!("{id}: {what} {waited:?} after its lease"));
+        }
+    }
+
+    fn is_hit(&self, link: u64, from: Moment, until: Moment) -> bool {
+        let its = self.hits.get(&link).into_iter().flatten();
+        let mut all = its.chain(&self.refused);
+        self.is_clock_set(from, until)
+            || self.refuses_since.is_some_and(|since| since <= until)
+            || all.any(|span| span.meets(from, until))
+    }
+
+    fn is_clock_set(&self, from: Moment, until: Moment) -> bool {
+        self.clock_set.iter().any(|at| (from..=until).contains(at))
+    }
+}
+
+impl Span {
+    fn meets(self, from: Moment, until: Moment) -> bool {
+        self.from <= until && from <= self.until
+    }
+}
