@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use duebox::background::limits::{self, AllLimits, LostLimits};
@@ -67,12 +67,7 @@ impl Daemon {
         let manifest = manifest(of.plan.settings);
         let link = network.link();
         let queue = Queue::over(Arc::clone(&link) as _, "duebox");
-        let handlers = Handlers {
-            daemon: link.number(),
-            is_killed: Arc::new(AtomicBool::new(false)),
-            queue: queue.clone(),
-            ..of.clone()
-        };
+        let handlers = of.of_daemon(link.number(), &queue);
         let (wake_ups, outage) = (WakeUps::default(), Arc::<Outage>::default());
         let relay = Relay::default();
         let (discovery, _) = TopicDiscovery::new(Arc::clone(&manifest));
@@ -89,27 +84,26 @@ impl Daemon {
         let commands = watch::Sender::new(WorkerCommand::Work);
         let workers = Arc::<tokio::sync::Mutex<JoinSet<()>>>::default();
         let mut tasks = JoinSet::new();
-        let looked = (queue.clone(), Arc::clone(&wake_ups), manifest.redis.poll);
         let (sick, lost_limits) = (Arc::<SickTopics>::default(), LostLimits::default());
         let its = || Arc::clone(&sick);
-        tasks.spawn(poller::poll(looked.0, looked.1, looked.2, its(), Arc::clone(&outage)));
+        let (woken, every) = (Arc::clone(&wake_ups), manifest.redis.poll);
+        tasks.spawn(poller::poll(queue.clone(), woken, every, its(), Arc::clone(&outage)));
         let (orders, _) = mpsc::channel(1);
         let hub = WakeUpHub::default();
+        let (heard, found) = (Arc::clone(&wake_ups), discovery.clone());
         tasks.spawn(wake_up_listener::listen(
             queue.clone(),
-            Arc::clone(&wake_ups),
+            heard,
             hub,
-            discovery.clone(),
+            found,
             orders,
-            Arc::clone(&outage),
+            outage.clone(),
         ));
         tasks.spawn(recovery::run(queue.clone(), Arc::clone(&outage)));
         let retentions: Retentions = Arc::new(arc_swap::ArcSwap::from_pointee(retentions));
         tasks.spawn(maintenance::run(queue.clone(), retentions, its(), Arc::clone(&outage)));
-        let pushes = || Arc::default();
-        let relayed = relay.clone();
-        let rings = Arc::clone(&wake_ups);
-        tasks.spawn(relayed.run(queue.clone(), rings, pushes(), its(), outage.clone()));
+        let (pushes, rings) = (|| Arc::default(), Arc::clone(&wake_ups));
+        tasks.spawn(relay.clone().run(queue.clone(), rings, pushes(), its(), outage.clone()));
         let (wanted, lost) = (limits.subscribe(), lost_limits.clone());
         tasks.spawn(limits::run(queue.clone(), wanted, discovery, lost, its(), outage.clone()));
         let due = schedules.subscribe();

@@ -43,6 +43,12 @@ impl SimulatedRuns for Handlers {
 }
 
 impl Handlers {
+    /// Those of a daemon that starts: with this link and this client of its queue.
+    pub(crate) fn of_daemon(&self, daemon: u64, queue: &Queue) -> Self {
+        let is_killed = Arc::new(AtomicBool::new(false));
+        Self { daemon, is_killed, queue: queue.clone(), ..self.clone() }
+    }
+
     async fn run_one(self, invocation: Invocation, interrupt: Interrupt) -> RunReport {
         self.stop_if_killed().await;
         if let Some(reason) = interrupt.reason() {
