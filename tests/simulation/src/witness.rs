@@ -38,6 +38,8 @@ struct Seen {
     leases: HashMap<String, Lease>,
     /// Leases that ended before the job started.
     went_back: u64,
+    /// The crashes that were counted, by job.
+    crashes: HashMap<String, usize>,
     violations: Vec<String>,
 }
 
@@ -124,9 +126,16 @@ impl Witness {
                     seen.leases.insert(id, lease);
                 }
                 LeaseEvent::CrashCounted { id } => {
-                    let lease = seen.leases.get(&id).or_else(|| ended.get(&id));
-                    if lease.is_some_and(|lease| lease.is_ahead && !lease.has_started) {
+                    *seen.crashes.entry(id.clone()).or_default() += 1;
+                    let lease = seen.leases.get(&id).or_else(|| ended.get(&id)).copied();
+                    let Some(lease) = lease else { continue };
+                    if lease.is_ahead && !lease.has_started {
                         let text = format!("{id}: a crash is counted, and it had not started");
+                        seen.violations.push(text);
+                    }
+                    // Also a lease that a late request made, whose client has given up and runs nothing.
+                    if !seen.is_hit(lease.link, lease.at, now) {
+                        let text = format!("{id}: a crash is counted, and nothing broke its lease");
                         seen.violations.push(text);
                     }
                 }
@@ -168,6 +177,11 @@ impl Witness {
     /// The number of leases that ended before their job started.
     pub(crate) fn went_back(&self) -> u64 {
         self.seen.lock().went_back
+    }
+
+    /// The crashes of a job that were counted.
+    pub(crate) fn crashes(&self, id: &str) -> usize {
+        self.seen.lock().crashes.get(id).copied().unwrap_or_default()
     }
 
     /// The rules that did not hold.

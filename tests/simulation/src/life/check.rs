@@ -1,7 +1,6 @@
 //! What must hold at the end of a life.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use duebox_queue::{Checkup, Queue};
 
@@ -12,8 +11,6 @@ use super::plan::{JobPlan, MAX_CRASHES, Plan, TICK, TOPICS};
 use crate::redis::database::{Database, Stored};
 use crate::redis::server::Server;
 
-/// A verdict is settled within this time after the end of its run, unless something hits its daemon.
-const SETTLED_WITHIN: Duration = Duration::from_millis(100);
 /// The keys that hold jobs which have not ended.
 const LIVE: [&str; 7] = ["jobs", "pending", "ready", "unack", "retry", "blocked", "outbox"];
 
@@ -92,10 +89,11 @@ impl Found<'_> {
             account.runs.iter().filter(|run| run.is(End::Acked) && run.version >= version).count()
         };
         match dead {
+            // The witness has judged those that were counted. The last one buries the job instead.
             Some("crashed") => {
-                let broken = account.runs.iter().filter(|run| self.is_broken(run)).count();
-                if broken < MAX_CRASHES {
-                    say(format!("dead as crashed after {broken} runs whose lease was broken"));
+                let crashes = self.ledger.witness().crashes(&job.id) + 1;
+                if crashes < MAX_CRASHES {
+                    say(format!("dead as crashed after {crashes} crashes"));
                 }
             }
             Some(class) if !job.dies() || class != job.class() => say(format!("dead as {class}")),
@@ -112,13 +110,6 @@ impl Found<'_> {
 
     fn may_be_cancelled(&self) -> bool {
         !matches!(self.account.cancelled, None | Some(Told::Nothing))
-    }
-
-    /// True if the run started, and its lease may have ended without a verdict.
-    fn is_broken(&self, run: &Run) -> bool {
-        let Some((ended, end)) = run.ended else { return true };
-        matches!(end, End::Killed | End::Interrupted)
-            || self.ledger.witness().is_hit(run.daemon, run.leased_at, ended + SETTLED_WITHIN)
     }
 
     /// Runs that were leased after an operator had cancelled or replaced the job.
