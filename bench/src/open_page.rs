@@ -70,7 +70,7 @@ async fn push(fixture: &Fixture, settings: &Settings, span: Duration) -> anyhow:
 
 /// What `topics.js` and `history.js` ask for: the history by the length of its steps, the list by its length.
 fn all_topics(topics: u64) -> Vec<Request> {
-    let list_every = Duration::from_secs((topics / 200).max(1));
+    let list_every = Duration::from_secs((topics / 100).max(1));
     vec![
         ("/v1/history?span=10m&steps=120&topics=true".to_owned(), Duration::from_secs(5)),
         ("/v1/topics".to_owned(), list_every),

@@ -8,7 +8,7 @@ import { Spark } from './spark.js';
 import { STATES, badges, hasTrouble, isIdle } from './states.js';
 
 /** With more topics than this the list is asked for less than once a second. */
-const TOPICS_PER_SECOND = 200;
+const TOPICS_PER_SECOND = 100;
 
 /** The states that have a column; ready jobs include blocked ones. */
 const COUNTED = STATES.filter(([state]) => !['blocked', 'done'].includes(state));
