@@ -58,11 +58,7 @@ pub const CRATES: &[Crate] = &[
             &["wire"],
             &["error"],
         ],
-        exceptions: &[Exception {
-            file: "client.rs",
-            layer: "produce",
-            reason: "the handle owns the pushes that wait for a shared call, whose type is private to `produce/combine.rs`",
-        }],
+        exceptions: &[],
     },
     Crate {
         name: "duebox_sandbox",
