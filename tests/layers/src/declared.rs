@@ -43,7 +43,7 @@ pub const CRATES: &[Crate] = &[
             &["language"],
             &["manifest"],
             &["auth", "schedule", "redis_host"],
-            &["monotonic", "regular_file"],
+            &["millis", "monotonic", "regular_file"],
         ],
         exceptions: &[],
     },
