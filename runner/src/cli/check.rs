@@ -236,7 +236,7 @@ fn topic_line(name: String, topic: &Topic, digest: Option<Digest>) -> TopicLine 
         digest: digest.map(|digest| digest.to_string()),
         concurrency: topic.concurrency,
         ttr_ms: topic.ttr.as_millis(),
-        max_attempts: topic.max_attempts,
+        max_attempts: topic.retries.max_attempts,
         memory_bytes: topic.limits.memory,
         payload_bytes: topic.limits.payload,
         grants: topic.handler.as_ref().map(|_| GrantLines::of(topic)),

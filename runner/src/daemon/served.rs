@@ -128,7 +128,7 @@ impl Workers {
 
 /// The binding of a topic's workers: each shard gets its part of the concurrency.
 pub(super) fn binding(topic: &Topic, handlers: Handlers, lease: Duration) -> Binding {
-    let concurrency = topic.concurrency.div_ceil(topic.shards.max(1));
+    let concurrency = topic.concurrency.div_ceil(topic.shards.get());
     Binding { topic: Topic { concurrency, ..topic.clone() }, handlers, lease }
 }
 
