@@ -58,7 +58,7 @@ fn missing_keys_have_the_defaults() {
     assert!(manifest.patterns.is_empty() && manifest.schedules.is_empty());
     assert_eq!(
         topic.breaker,
-        BreakerRule { failures: 20, probe: seconds(30), ..BreakerRule::default() }
+        BreakerRule { failures: NonZero::new(20), probe: seconds(30), ..BreakerRule::default() }
     );
 }
 
@@ -100,13 +100,13 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     assert_eq!(
         close.breaker,
         BreakerRule {
-            failures: 5,
+            failures: NonZero::new(5),
             probe: seconds(120),
             on: [FailureClass::Trap, FailureClass::Nack].into_iter().collect()
         }
     );
     let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
-    assert_eq!(plain.breaker.failures, 0);
+    assert_eq!(plain.breaker.failures, None);
     assert_eq!(plain.handler.as_deref(), Some(Path::new("/opt/handlers/plain.wat")));
     assert_eq!((plain.retries.max_attempts, plain.ttr), (3, Duration::from_secs(10)));
     let wait = |failures| plain.retries.backoff.delay(failures, 0.9);
@@ -202,11 +202,14 @@ fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
 fn rollback_and_canary_are_read() {
     let manifest = accepted("full.toml");
     let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
-    let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
+    let close = Rollback { window: seconds(600), min_jobs: NonZero::new(10), ratio: 1.5 };
     assert_eq!(rollback("order.close"), close);
-    assert_eq!(rollback("plain"), Rollback { min_jobs: 50, ratio: 2.0, ..close });
+    assert_eq!(rollback("plain"), Rollback { min_jobs: NonZero::new(50), ratio: 2.0, ..close });
     let reference = accepted("minimal.toml").topics[&name("hello")].clone();
-    assert_eq!(reference.rollback, Rollback { window: seconds(60), min_jobs: 50, ratio: 3.0 });
+    assert_eq!(
+        reference.rollback,
+        Rollback { window: seconds(60), min_jobs: NonZero::new(50), ratio: 3.0 }
+    );
     assert_eq!((reference.canary, reference.smoke), (None, Vec::new()));
     let canary = manifest.topics[&name("order.close")].canary.clone().unwrap();
     assert_eq!(
