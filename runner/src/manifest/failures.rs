@@ -11,9 +11,8 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::keys::{BACKOFF, BREAKER, nearest};
-use super::reader::{ManifestReader, kind};
-use super::section::{Section, Value};
-use super::topic_table::LONGEST;
+use super::reader::{ManifestReader, Value, kind};
+use super::section::{LONGEST, Section};
 
 /// The highest `breaker.failures`.
 const FAILURES_MAX: u32 = 1_000_000;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use duebox_sandbox::Digest;
 
 use super::keys::{CANARY, ROLLBACK};
-use super::section::Section;
-use super::topic_table::read_pin;
+use super::section::{Section, read_pin};
 
 /// The resolution of a canary's share: one part is 0.01 percent of the jobs.
 pub const PARTS: u32 = 10_000;

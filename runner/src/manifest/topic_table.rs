@@ -12,16 +12,14 @@ use duebox_job::{
     TopicName,
 };
 use duebox_queue::IfExists;
-use duebox_sandbox::{Digest, Instances};
+use duebox_sandbox::Instances;
 
 use super::case::{Case, read_smoke};
 use super::failures::{BreakerTable, read_backoff, read_policies};
 use super::rollout::RollbackTable;
 use super::sandbox::SandboxTable;
-use super::section::Section;
+use super::section::{LONGEST, Section};
 
-/// The longest delay, retention or backoff: ten years.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 const DAY: Duration = Duration::from_secs(86_400);
 /// The default of `warm_jobs`.
 const WARM_JOBS: u32 = 1_000;
@@ -163,18 +161,6 @@ impl TopicTable {
         };
         FailureClass::ALL.into_iter().map(policy).collect()
     }
-}
-
-/// Reads `sha256`; the empty string pins nothing.
-pub(super) fn read_pin(section: &Section<'_>) -> Option<Digest> {
-    let text = section.text("sha256").filter(|text| !text.is_empty())?;
-    let digest = Digest::from_hex(&text);
-    if digest.is_none() {
-        let title = format!("`sha256` is not a SHA-256: {text:?}");
-        let hint = "write the 64 hex digits that `sha256sum` prints for the module file";
-        section.reader().refuse(section.value_at("sha256"), title, hint);
-    }
-    digest
 }
 
 /// Reads `rate`; the empty string means no limit.

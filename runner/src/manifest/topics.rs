@@ -10,13 +10,14 @@ use toml::Spanned;
 
 use super::case::check_smoke;
 use super::keys::TOPIC;
-use super::pattern::{NameOrPattern, Patterns, TopicPattern};
-use super::reader::ManifestReader;
+use super::pattern::{NameOrPattern, TopicPattern};
+use super::patterns::Patterns;
+use super::reader::{ManifestReader, Value};
 use super::rollout::read_canary;
 use super::sandbox::{SandboxTable, refuse_private};
-use super::section::{Section, Value};
+use super::section::{Section, read_pin};
 use super::topic::Topic;
-use super::topic_table::{RecordPolicy, TopicTable, read_pin};
+use super::topic_table::{RecordPolicy, TopicTable};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
 
