@@ -243,7 +243,7 @@ impl Inner {
     async fn acquire_slot(&self) -> Permit {
         let wanted = {
             let topic = &self.bound.borrow().topic;
-            topic.concurrency as usize * topic.shards.max(1) as usize
+            topic.concurrency as usize * topic.shards.get() as usize
         };
         self.share.slots.acquire(wanted).await
     }

@@ -27,6 +27,7 @@ mod body_memory;
 mod connection;
 mod connection_slots;
 mod cors;
+mod event_readers;
 mod exchange;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -58,11 +59,11 @@ use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 
 use self::body_memory::BodyMemory;
+use self::event_readers::EventReaders;
 pub(crate) use self::listener::{BindError, Listening};
 use self::listener::{ConnectionSetup, ServedRoutes};
 use self::problem::{BUSY, INTERNAL, METHOD, Problem, UNKNOWN_PATH};
 use self::recorder::Recorder;
-use self::routes::events::Readers;
 use self::state::{Parts, ServerState};
 use crate::auth::sessions::Sessions;
 use crate::auth::tls::TlsPair;
@@ -205,7 +206,7 @@ impl HttpServer {
             events,
             sick_topics,
             bodies: BodyMemory::default(),
-            readers: Readers::default(),
+            readers: EventReaders::default(),
             stops: stops.clone(),
             threads: threads.clone(),
             supervision: supervision.clone(),

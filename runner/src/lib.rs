@@ -18,6 +18,7 @@ pub mod executor;
 mod http;
 pub mod language;
 pub mod manifest;
+mod millis;
 pub mod monotonic;
 pub mod observe;
 pub mod redis_host;

@@ -12,10 +12,13 @@ mod directory;
 mod environment;
 mod exchange;
 mod failures;
+mod file;
+mod job_rules;
 mod json;
 mod keys;
 mod network;
 mod pattern;
+mod patterns;
 mod probe_address;
 mod problem;
 mod reader;
@@ -44,16 +47,20 @@ pub(crate) use self::directory::{check_guest_path, check_host_path};
 pub use self::environment::{Environment, Flags};
 pub use self::exchange::{Exchange, RecordedResponse, RequestFailure};
 pub use self::failures::{BreakerRule, CountedClasses};
+use self::file::{folder_of, read_bounded};
+pub use self::job_rules::{EndedRetention, RateLimit, RetryRules, StartLimits};
 pub(crate) use self::keys::nearest;
 use self::keys::{DEFAULTS, REDIS, ROOT, RUNNER, SERVER};
 pub(crate) use self::network::{NETWORK_HINT, ORIGIN_HINT, parse_network};
-pub use self::pattern::{Patterns, TopicPattern};
+pub use self::pattern::TopicPattern;
+pub use self::patterns::Patterns;
 pub use self::probe_address::probed_address;
 pub use self::problem::{LocatedProblem, ManifestError, Warnings};
 use self::reader::{Findings, ManifestReader};
+pub use self::redis::Redis;
 pub use self::redis::certificates::Certificates;
-pub use self::redis::password::Password;
-pub use self::redis::{Redis, RedisUrl, Secret};
+pub use self::redis::password::{Password, Secret};
+pub use self::redis::url::RedisUrl;
 pub use self::rollout::{Canary, PARTS, Rollback, percent};
 pub use self::runner::{
     CacheFolder, CompileLimits, LogFilterError, LogFormat, Runner, check_log_filter,
@@ -62,13 +69,10 @@ use self::schedules::read_schedules;
 pub use self::secret::SecretSource;
 use self::section::Section;
 pub use self::server::{Server, TokenFile};
-pub use self::topic::{KeyOrder, RecordPolicy, Topic};
+pub use self::topic::Topic;
+pub use self::topic_table::{KeyOrder, RecordPolicy};
 use self::topics::Topics;
-use crate::regular_file;
 use crate::schedule::Schedule;
-
-/// The largest manifest that is read, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// A valid manifest: every value is in range and every default is filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,41 +191,6 @@ impl Examined {
             Soundness::Flawed(_, error) => Err(error),
         }
     }
-}
-
-/// The folder that relative paths of the manifest start from.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Reads a text file of at most [`MANIFEST_BYTES_MAX`].
-fn read_bounded(path: &Path) -> Result<String, ManifestError> {
-    let unreadable = |error: &std::io::Error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                "set --manifest FILE or DUEBOX_MANIFEST; the default is ./duebox.toml"
-            }
-            _ => "set --manifest FILE or DUEBOX_MANIFEST to a readable file",
-        };
-        ManifestError::of_file(path, format!("cannot read the manifest: {error}"), hint)
-    };
-    let bytes = regular_file::read(path, MANIFEST_BYTES_MAX + 1);
-    let bytes = bytes.map_err(|error| unreadable(&error))?;
-    if bytes.len() as u64 > MANIFEST_BYTES_MAX {
-        return Err(ManifestError::of_file(
-            path,
-            "the manifest is larger than 1 MiB".to_owned(),
-            "check that the path is that of a manifest",
-        ));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let title = format!("the manifest is not UTF-8 text: invalid byte at offset {at}");
-        ManifestError::of_file(path, title, "save the file in UTF-8")
-    })
 }
 
 /// Reads every section, also after a problem, so that all problems are reported at once.

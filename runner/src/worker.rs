@@ -222,7 +222,7 @@ impl Worker {
     /// How many jobs may be leased in addition to those that start at once. None if the topic limits
     /// running jobs, because Redis counts each leased job as running.
     fn ahead(&self, load: Load, now: Instant) -> usize {
-        if self.parts.bound.borrow().topic.max_running > 0 {
+        if self.parts.bound.borrow().topic.starts.max_running.is_some() {
             return 0;
         }
         self.prefetch.ahead(load.longest(now))

@@ -2,12 +2,13 @@
 //! shards.
 
 mod limits;
+pub(crate) mod push_lines;
 mod shards;
 
 use std::sync::Arc;
 
+use self::push_lines::PushLines;
 use crate::error::QueueError;
-use crate::produce::combine::PushLines;
 use crate::topic::announced::AnnouncedTopics;
 use crate::topic::shards::KnownShards;
 use crate::wire::callers::Callers;

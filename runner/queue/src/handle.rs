@@ -14,10 +14,10 @@ use crate::operate::list::{DeadQuery, DeadSummary, DoneSummary, Page, PageQuery}
 use crate::operate::list_live::LiveJob;
 use crate::operate::list_state::{JobQuery, ListedJobs};
 use crate::produce::cancel::Cancelled;
-use crate::produce::push::{Due, IfExists, NewJob, Pushed};
 use crate::produce::reschedule::Rescheduled;
 use crate::store::kv::{KvCondition, KvEntry, KvWrite};
 use crate::topic::limits::Limits;
+use crate::topic::new_job::{Due, IfExists, NewJob, Pushed};
 use crate::work::lease::{Lease, Token};
 use crate::work::pull::{PullOptions, Pulled};
 use crate::work::settle::{Settled, Settlement};

@@ -1,10 +1,12 @@
 //! What passes over the connection: commands, scripts, keys and replies.
 
+mod abort_on_drop;
 mod address;
 pub(crate) mod attempts;
 pub(crate) mod bounds;
 pub(crate) mod callers;
 mod certificate;
+pub(crate) mod clock;
 pub(crate) mod cluster;
 mod cluster_call;
 pub(crate) mod connection;

@@ -9,6 +9,7 @@ pub(crate) mod assemblyscript;
 mod blocks;
 pub(crate) mod call;
 pub(crate) mod clock;
+pub(crate) mod fault;
 pub(crate) mod http;
 pub(crate) mod intercept;
 pub(crate) mod io;

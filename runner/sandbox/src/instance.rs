@@ -24,6 +24,7 @@ use self::reset::Resettable;
 use self::template::{EntryPoint, Template};
 use crate::imports::call::{self, GuestState as _, Phase};
 use crate::imports::clock::InstanceClock;
+use crate::imports::fault::Fault;
 use crate::imports::wasi;
 
 /// An instance, or a store for one that has not been created yet.
@@ -160,7 +161,7 @@ impl Instance {
                 let export = template.exports.memory;
                 let found = export.and_then(|it| instance.get_module_export(&mut *store, &it));
                 let Some(Extern::Memory(memory)) = found else {
-                    return Err(call::Fault::NoMemory { import: "alloc" }.into());
+                    return Err(Fault::NoMemory { import: "alloc" }.into());
                 };
                 let handle = function(store, &instance, handle)?;
                 let alloc = function(store, &instance, alloc)?;

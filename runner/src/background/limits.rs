@@ -3,7 +3,6 @@
 //! finds none, SIGHUP), and again each minute.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,20 +30,21 @@ pub type AllLimits = Arc<[(TopicName, Limits)]>;
 impl Topic {
     /// The limits that every client of the topic must know.
     pub fn limits(&self) -> Limits {
+        let Self { starts, retention, .. } = self;
         Limits {
-            per_key: NonZero::new(self.per_key_concurrency),
-            relaxed: self.order == KeyOrder::Relaxed,
-            max_pending: NonZero::new(self.max_pending),
-            max_running: NonZero::new(self.max_running),
-            rate: self.rate,
-            burst: NonZero::new(self.burst),
-            ttl: Some(self.ttl).filter(|ttl| !ttl.is_zero()),
-            priorities: self.priorities,
-            shards: NonZero::new(self.shards),
-            max_crashes: NonZero::new(self.max_crashes),
-            retention: Some(self.retention),
-            max_dead: Some(self.max_dead),
-            done_retention: Some(self.done_retention),
+            per_key: starts.per_key_concurrency,
+            relaxed: starts.order == KeyOrder::Relaxed,
+            max_pending: self.max_pending,
+            max_running: starts.max_running,
+            rate: starts.rate.map(|limit| limit.rate),
+            burst: starts.rate.map(|limit| limit.burst),
+            ttl: starts.ttl,
+            priorities: starts.priorities,
+            shards: Some(self.shards),
+            max_crashes: Some(self.retries.max_crashes),
+            retention: Some(retention.dead),
+            max_dead: Some(retention.max_dead),
+            done_retention: Some(retention.done.unwrap_or_default()),
         }
     }
 }

@@ -54,7 +54,7 @@ impl Retention {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
     /// The runner deaths allowed to a job.
-    pub max_crashes: u32,
+    pub max_crashes: NonZero<u32>,
     /// What a job keeps after too many runner deaths; `None` discards the job.
     pub crashed_info: Option<String>,
     /// Discard jobs with an invalid due time; otherwise dead-letter them.
@@ -179,7 +179,7 @@ impl Maintenance {
                 continue;
             };
             let reclaim = ReclaimRule {
-                max_crashes: NonZero::new(pulled.max_crashes),
+                max_crashes: Some(pulled.max_crashes),
                 delay: Duration::ZERO,
                 info: pulled.crashed_info.as_deref(),
                 renewed_within: RENEWED_WITHIN,

@@ -236,7 +236,7 @@ fn topic_line(name: String, topic: &Topic, digest: Option<Digest>) -> TopicLine 
         digest: digest.map(|digest| digest.to_string()),
         concurrency: topic.concurrency,
         ttr_ms: topic.ttr.as_millis(),
-        max_attempts: topic.max_attempts,
+        max_attempts: topic.retries.max_attempts,
         memory_bytes: topic.limits.memory,
         payload_bytes: topic.limits.payload,
         grants: topic.handler.as_ref().map(|_| GrantLines::of(topic)),
@@ -254,7 +254,7 @@ fn schedule_line(schedule: &Schedule) -> ScheduleLine {
 
 fn table(topics: &[TopicLine]) -> String {
     let size = |bytes: usize| ByteSize(bytes as u64).display().iec().to_string();
-    let millis = |ms: u128| {
+    let duration = |ms: u128| {
         format_duration(std::time::Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
     };
     let row = |topic: &TopicLine| {
@@ -264,7 +264,7 @@ fn table(topics: &[TopicLine]) -> String {
             topic.handler.clone().unwrap_or_else(|| "(pull consumers)".to_owned()),
             digest.chars().take(12).collect(),
             topic.concurrency.to_string(),
-            millis(topic.ttr_ms),
+            duration(topic.ttr_ms),
             topic.max_attempts.to_string(),
             size(topic.memory_bytes),
             size(topic.payload_bytes),

@@ -156,7 +156,7 @@ fn topic_stats(topic: &TopicName, settings: Option<&Topic>, depths: &Depths) -> 
         retry,
         dead,
         done,
-        keeps_done: settings.is_none_or(|settings| !settings.done_retention.is_zero()),
+        keeps_done: settings.is_none_or(|settings| settings.retention.done.is_some()),
         outbox,
         paused,
         late_ms,

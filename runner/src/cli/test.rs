@@ -114,7 +114,7 @@ fn run_suite(sandbox: &Sandbox, suite: &Suite<'_>, report: &mut TestReport) -> R
         let job = CaseJob {
             id: format!("case-{number}"),
             topic: &name,
-            max_attempts: suite.topic.max_attempts,
+            max_attempts: suite.topic.retries.max_attempts,
             ttr: suite.topic.ttr.min(CASE_MAX),
         };
         let run = target::block_on(async { Ok(case_run::run(&handler, case, &job).await) })?;

@@ -87,10 +87,15 @@ impl Published {
 /// What maintenance knows of each shard of a topic.
 fn retention(topic: &Topic) -> Retention {
     let pulled = topic.handler.is_none().then(|| Pulled {
-        max_crashes: topic.max_crashes,
+        max_crashes: topic.retries.max_crashes,
         crashed_info: buried_info(topic, FailureClass::Crashed),
         discards_bad: topic.policy(FailureClass::BadDue) == Policy::Discard,
     });
-    let count = topic.max_dead.div_ceil(topic.shards.max(1).into());
-    Retention { age: topic.retention, count, done_age: topic.done_retention, pulled }
+    let kept = &topic.retention;
+    Retention {
+        age: kept.dead,
+        count: kept.max_dead.div_ceil(topic.shards.get().into()),
+        done_age: kept.done.unwrap_or_default(),
+        pulled,
+    }
 }

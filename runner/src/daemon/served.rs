@@ -16,8 +16,8 @@ use crate::deploy::breaker::{Breaker, BreakerState};
 use crate::deploy::entry::{EntryName, entry_of};
 use crate::executor::TopicShare;
 use crate::manifest::{Manifest, Topic, percent};
+use crate::millis::exact_millis;
 use crate::observe::counters::{Counters, Fate, read};
-use crate::observe::log::attempt_log::millis;
 use crate::observe::module_stats::Sums;
 use crate::report::status::Serving;
 use crate::worker::batch_limits::TopicBatchLimits;
@@ -128,7 +128,7 @@ impl Workers {
 
 /// The binding of a topic's workers: each shard gets its part of the concurrency.
 pub(super) fn binding(topic: &Topic, handlers: Handlers, lease: Duration) -> Binding {
-    let concurrency = topic.concurrency.div_ceil(topic.shards.max(1));
+    let concurrency = topic.concurrency.div_ceil(topic.shards.get());
     Binding { topic: Topic { concurrency, ..topic.clone() }, handlers, lease }
 }
 
@@ -246,8 +246,8 @@ fn log_counts(topic: &TopicName, counters: &Counters, sums: &Sums) {
         reclaimed = read(&counters.reclaimed),
         attempts = sums.jobs,
         failed = sums.failed,
-        wall_ms = millis(sums.wall),
-        cpu_ms = millis(sums.cpu),
+        wall_ms = exact_millis(sums.wall),
+        cpu_ms = exact_millis(sums.cpu),
         memory_peak_bytes = sums.memory_peak,
         fuel = sums.fuel,
         host_calls = sums.host_calls,

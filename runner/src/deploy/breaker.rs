@@ -15,6 +15,7 @@
 //! ends, so that no job starts once the row is full. Attempts that started before it was last closed ran on
 //! an earlier module or rule, and are not counted.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -123,7 +124,8 @@ impl Breaker {
     /// Counts an attempt that has ended; true if it opened the breaker. What probes do changes nothing
     /// here: their result is reported to [`record_probe`](Self::record_probe).
     pub fn record_outcome(&self, rule: &BreakerRule, failed: bool, started_at: Instant) -> bool {
-        if rule.failures == 0 || (!failed && self.failures_in_row.load(Ordering::Relaxed) == 0) {
+        let Some(failures_max) = rule.failures else { return false };
+        if !failed && self.failures_in_row.load(Ordering::Relaxed) == 0 {
             return false;
         }
         self.tracker.send_if_modified(|tracker| {
@@ -133,7 +135,7 @@ impl Breaker {
             let failures_in_row =
                 if failed { self.failures_in_row.load(Ordering::Relaxed) + 1 } else { 0 };
             self.failures_in_row.store(failures_in_row, Ordering::Relaxed);
-            let opens = failures_in_row >= rule.failures;
+            let opens = failures_in_row >= failures_max.get();
             if opens {
                 let since = monotonic::now();
                 tracker.state = BreakerState::Open { since, probe_at: since + rule.probe };
@@ -176,7 +178,7 @@ impl Breaker {
                 return tracker.end_probe(now);
             }
             let jobs = tracker.round_size;
-            let next = (jobs * 2).clamp(1, rule.failures.max(1));
+            let next = (jobs * 2).clamp(1, rule.failures.map_or(1, NonZero::get));
             (tracker.round_size, tracker.probes_left) = (next, next);
             result = ProbeResult::RoundFailed { jobs, next };
             tracker.end_probe(now + rule.probe)
@@ -224,7 +226,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn rule() -> BreakerRule {
-        BreakerRule { failures: 3, probe: 10 * SECOND, ..BreakerRule::default() }
+        BreakerRule { failures: NonZero::new(3), probe: 10 * SECOND, ..BreakerRule::default() }
     }
 
     /// Reports attempts that failed (`f`) or not; true if one of them opened the breaker.
@@ -278,7 +280,7 @@ mod tests {
     fn with_zero_failures_it_never_opens() {
         let now = Instant::now();
         let breaker = Breaker::new(now);
-        let off = BreakerRule { failures: 0, ..rule() };
+        let off = BreakerRule { failures: None, ..rule() };
         assert!((0..10_000).all(|_| !breaker.record_outcome(&off, true, now)));
         assert_eq!(breaker.state(), BreakerState::Closed);
     }

@@ -5,6 +5,7 @@
 //! previous one. A withdrawn module is not deployed again until its file or its entry in the manifest
 //! changes.
 
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use duebox_sandbox::Digest;
@@ -129,7 +130,7 @@ impl Deployment {
         let (trial, before) = (self.trial.as_ref()?, self.previous.as_ref()?);
         let (new_digest, old_digest) = (self.digest(), before.handler.digest());
         let (new, old) = (of(new_digest).since(trial.began_with), of(old_digest));
-        let enough = if is_held_back { 1 } else { rule.min_jobs };
+        let enough = rule.min_jobs.filter(|_| !is_held_back).map_or(1, NonZero::get);
         let is_withdrawn = new.jobs >= u64::from(enough) && new.is_worse_than(old, rule);
         if !is_withdrawn && Instant::now() < trial.until {
             return None;
@@ -151,8 +152,9 @@ impl AttemptCounts {
     /// Whether the failure rate is more than `ratio` times that of the other module, which counts as at
     /// least one failure in `min_jobs`.
     fn is_worse_than(self, other: Self, rule: &Rollback) -> bool {
-        let floor = 1.0 / f64::from(rule.min_jobs.max(1));
-        rule.min_jobs > 0 && self.rate() > rule.ratio * other.rate().max(floor)
+        let Some(min_jobs) = rule.min_jobs else { return false };
+        let floor = 1.0 / f64::from(min_jobs.get());
+        self.rate() > rule.ratio * other.rate().max(floor)
     }
 
     fn rate(self) -> f64 {
@@ -171,7 +173,8 @@ impl std::ops::AddAssign<&Sums> for AttemptCounts {
 mod tests {
     use super::*;
 
-    const RULE: Rollback = Rollback { window: Duration::from_secs(60), min_jobs: 50, ratio: 3.0 };
+    const RULE: Rollback =
+        Rollback { window: Duration::from_secs(60), min_jobs: NonZero::new(50), ratio: 3.0 };
 
     fn tally(failed: u64, jobs: u64) -> AttemptCounts {
         AttemptCounts { jobs, failed }
@@ -188,7 +191,7 @@ mod tests {
         assert!(!is_worse(tally(50, 50), tally(500, 1_000)));
         assert!(!is_worse(tally(30, 100), tally(100, 1_000)));
         assert!(is_worse(tally(31, 100), tally(100, 1_000)));
-        let off = Rollback { min_jobs: 0, ..RULE };
+        let off = Rollback { min_jobs: None, ..RULE };
         assert!(!tally(100, 100).is_worse_than(tally(0, 100), &off));
     }
 

@@ -98,7 +98,7 @@ pub fn pass(handler: &Handler, name: &impl Display, topic: &Topic) -> Result<(),
         let job = CaseJob {
             id: format!("smoke-{case}"),
             topic: &name,
-            max_attempts: topic.max_attempts,
+            max_attempts: topic.retries.max_attempts,
             ttr: topic.ttr.min(CASE_MAX),
         };
         let run = runtime.block_on(run(handler, smoke, &job));

@@ -9,6 +9,7 @@ use duebox_sandbox::{HostAnswer, HostClock, HostRequest, HttpFailure, HttpRespon
 use parking_lot::Mutex;
 
 use crate::manifest::{Exchange, RecordedResponse, RequestFailure};
+use crate::millis::millis;
 
 /// The seed of the random bytes.
 const SEED: u64 = 0;
@@ -41,7 +42,7 @@ struct Planned {
 impl TrialHost {
     /// The clock stands still at this time, and all of the ttr remains.
     pub fn with_clock(self, now_ms: u64, ttr: Duration) -> Self {
-        let ttr_ms = u64::try_from(ttr.as_millis()).unwrap_or(u64::MAX);
+        let ttr_ms = millis(ttr);
         Self { clock: Some(FixedClock { now_ms, ttr_ms, reads: AtomicU64::new(0) }), ..self }
     }
 

@@ -15,6 +15,8 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
+use crate::millis::millis;
+
 /// A response is passed on in pieces of this size, so that slow progress is seen.
 const PIECE: usize = 64 << 10;
 
@@ -90,7 +92,7 @@ impl Activity {
     }
 
     fn note(&self) {
-        let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ms = millis(self.began.elapsed());
         self.last_ms.store(ms, Ordering::Relaxed);
     }
 }

@@ -22,6 +22,7 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::activity::{Activity, Limits, NotedBody};
+use crate::millis::millis;
 
 /// How long nothing may happen on a connection.
 const LIMITS: Limits = Limits {
@@ -142,7 +143,7 @@ impl Lane {
             }
         };
         if let Err(error) = ended {
-            let held_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let held_ms = millis(began.elapsed());
             debug!(%peer, %error, held_ms, "the connection failed");
         }
     }

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use super::app;
 use super::body_memory::BodyMemory;
 use super::connection::Lane;
+use super::event_readers::EventReaders;
 use super::probes::Probes;
 use super::recorder::Recorder;
-use super::routes::events::Readers;
 use super::state::{Parts, ServerState};
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::TopicDiscovery;
@@ -72,7 +72,7 @@ impl PipeServer {
             traces,
             events,
             bodies: BodyMemory::default(),
-            readers: Readers::default(),
+            readers: EventReaders::default(),
             sick_topics,
             supervision,
             stops: stops.clone(),

@@ -14,6 +14,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::service::value::BadValue;
+use crate::service::written_job::InvalidJob;
 
 /// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
@@ -261,6 +262,16 @@ impl IntoResponse for Problem {
         let mut answer = self.status().into_response();
         answer.extensions_mut().insert(self);
         answer
+    }
+}
+
+impl From<InvalidJob> for Problem {
+    fn from(invalid: InvalidJob) -> Self {
+        let problem = Self::bad(invalid.why, "see the schema of a job in /openapi.json");
+        match invalid.field {
+            Some(field) => problem.of(field),
+            None => problem,
+        }
     }
 }
 

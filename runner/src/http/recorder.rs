@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::routes::topics::waiting;
 use super::state::ServerState;
+use crate::millis::millis;
 use crate::monotonic;
 use crate::observe::history::{Counted, History, OwnSteps, Sample};
 use crate::observe::tally::Tally;
@@ -302,10 +303,6 @@ impl<K: std::hash::Hash + Eq + Clone> Last<K> {
         self.0 = now;
         changes
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn micros(time: Duration) -> u32 {

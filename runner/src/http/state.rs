@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::body_memory::BodyMemory;
+use super::event_readers::EventReaders;
 use super::problem::{Problem, UNKNOWN_TOPIC};
 use super::recorder::Recorder;
-use super::routes::events::Readers;
 use crate::auth::sessions::Sessions;
 use crate::background::topic_discovery::TopicDiscovery;
 use crate::manifest::{Manifest, Topic, nearest};
@@ -61,7 +61,7 @@ pub(crate) struct Parts {
     /// The memory of request bodies.
     pub(super) bodies: BodyMemory,
     /// The readers of events.
-    pub(crate) readers: Readers,
+    pub(crate) readers: EventReaders,
     /// The server's runtime.
     pub(crate) threads: Handle,
     /// Contains panics of tasks.

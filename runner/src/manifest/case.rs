@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use toml::de::DeValue;
 
 use super::exchange::{Exchange, read_exchanges};
-use super::json::{read_as_text, read_bytes};
+use super::json::{read_bytes, read_texts};
 use super::keys::{CASE, FOLLOW_UP};
-use super::section::{Section, Value};
-use super::topic_table::LONGEST;
+use super::reader::Value;
+use super::section::{LONGEST, Section};
 
 /// The most cases of a topic or of a file.
 const CASES_MAX: usize = 1_000;
@@ -247,15 +247,6 @@ fn read_time(section: &Section<'_>, value: &Value<'_>) -> Option<u64> {
         section.reader().refuse(Some(value.span()), title, "write 2026-01-31T12:00:00Z");
     }
     ms
-}
-
-/// A table of texts; other values become JSON.
-pub(super) fn read_texts(section: &Section<'_>, key: &str) -> Option<BTreeMap<String, String>> {
-    let reader = section.reader();
-    let entries = section.table(key)?.iter().map(|(name, value)| {
-        Some((name.get_ref().to_string(), read_as_text(reader, name.get_ref(), value)?))
-    });
-    entries.collect::<Vec<_>>().into_iter().collect()
 }
 
 fn read_values(section: &Section<'_>, key: &str) -> Option<BTreeMap<String, Bytes>> {

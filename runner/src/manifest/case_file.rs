@@ -8,11 +8,11 @@ use toml::de::DeTable;
 use super::case::{Case, read_file_cases};
 use super::environment::Environment;
 use super::exchange::{Exchange, read_exchanges};
+use super::file::{folder_of, read_bounded};
 use super::keys::{CASE_FILE, EXCHANGE_FILE, Keys};
 use super::problem::{self, ManifestError};
 use super::reader::ManifestReader;
 use super::section::Section;
-use super::{folder_of, read_bounded};
 
 /// A file of cases.
 #[derive(Debug, Clone, PartialEq)]

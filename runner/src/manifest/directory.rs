@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
-use super::section::{Section, Value};
+use super::reader::Value;
+use super::section::Section;
 
 /// The most directories of one handler; each is opened for every instance.
 pub(super) const DIRS_MAX: usize = 16;

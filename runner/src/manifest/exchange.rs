@@ -7,8 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use super::case::read_texts;
-use super::json::read_bytes;
+use super::json::{read_bytes, read_texts};
 use super::keys::EXCHANGE;
 use super::section::Section;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::{Backoff, BackoffError, FailureClass, Policy, format_duration};
@@ -10,9 +11,8 @@ use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
 use super::keys::{BACKOFF, BREAKER, nearest};
-use super::reader::{ManifestReader, kind};
-use super::section::{Section, Value};
-use super::topic_table::LONGEST;
+use super::reader::{ManifestReader, Value, kind};
+use super::section::{LONGEST, Section};
 
 /// The highest `breaker.failures`.
 const FAILURES_MAX: u32 = 1_000_000;
@@ -87,8 +87,8 @@ fn read_waits(reader: &ManifestReader<'_>, waits: &DeArray<'_>) -> Option<Vec<Du
 /// When the breaker of a topic opens, and when it tries a job again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerRule {
-    /// Consecutive failures that open it; 0 = never.
-    pub failures: u32,
+    /// Consecutive failures that open it; `None` if none do.
+    pub failures: Option<NonZero<u32>>,
     /// How long it stays open before it tries jobs.
     pub probe: Duration,
     /// The failures that count.
@@ -141,7 +141,11 @@ impl fmt::Debug for CountedClasses {
 
 impl Default for BreakerRule {
     fn default() -> Self {
-        Self { failures: 20, probe: Duration::from_secs(30), on: CountedClasses::default() }
+        Self {
+            failures: NonZero::new(20),
+            probe: Duration::from_secs(30),
+            on: CountedClasses::default(),
+        }
     }
 }
 
@@ -168,7 +172,7 @@ impl BreakerTable {
     pub(super) fn over(self, defaults: Self) -> BreakerRule {
         let base = BreakerRule::default();
         BreakerRule {
-            failures: self.failures.or(defaults.failures).unwrap_or(base.failures),
+            failures: self.failures.or(defaults.failures).map_or(base.failures, NonZero::new),
             probe: self.probe.or(defaults.probe).unwrap_or(base.probe),
             on: self.on.or(defaults.on).unwrap_or(base.on),
         }

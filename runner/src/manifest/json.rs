@@ -2,14 +2,15 @@
 //! other value becomes JSON. `${VAR}` is replaced in every string.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::reader::{ManifestReader, integer_of, kind};
-use super::section::{Section, Value};
+use super::reader::{ManifestReader, Value, integer_of, kind};
+use super::section::Section;
 
 /// A string as it is, any other value as JSON.
 pub(super) fn read_as_text(
@@ -83,4 +84,13 @@ fn refuse_number(reader: &ManifestReader<'_>, name: &str, value: &Value<'_>) -> 
         "write a finite number of at most 64 bits, or a string",
     );
     None
+}
+
+/// A table of texts; other values become JSON.
+pub(super) fn read_texts(section: &Section<'_>, key: &str) -> Option<BTreeMap<String, String>> {
+    let reader = section.reader();
+    let entries = section.table(key)?.iter().map(|(name, value)| {
+        Some((name.get_ref().to_string(), read_as_text(reader, name.get_ref(), value)?))
+    });
+    entries.collect::<Vec<_>>().into_iter().collect()
 }

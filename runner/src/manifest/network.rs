@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use duebox_sandbox::Origin;
 use ipnet::IpNet;
 
-use super::section::{Section, Value};
+use super::reader::Value;
+use super::section::Section;
 
 /// The form of an origin, for hints.
 pub(crate) const ORIGIN_HINT: &str = "write scheme, host and port, such as \"https://api.shop.example\" or \"*.internal.example:8443\"";

@@ -6,8 +6,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use super::Manifest;
 use super::environment::Environment;
-use super::{Manifest, read_bounded};
+use super::file::read_bounded;
 
 /// The address of the probes, or else of the API. `None` if both are off or the file is not TOML.
 pub fn probed_address(path: &Path, environment: &Environment) -> Option<SocketAddr> {

@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use duebox_job::{DurationError, format_duration, parse_duration};
+use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue};
 
 use super::environment::Environment;
 use super::keys::nearest;
 use super::problem::SourceProblem;
-use super::section::Value;
+
+/// A value with its place.
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// Reads values with the environment of one manifest and collects its problems.
 pub(super) struct ManifestReader<'s> {

@@ -4,16 +4,16 @@
 
 pub(super) mod certificates;
 pub(super) mod password;
+pub(super) mod url;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use duebox_queue::{ConnectionSettings, Durability, QueueError};
 
 use self::certificates::Certificates;
 use self::password::Password;
+use self::url::RedisUrl;
 use super::environment::Setting;
 use super::keys::MANAGED;
 use super::reader::ManifestReader;
@@ -41,61 +41,6 @@ pub struct Redis {
     pub durability: Durability,
     /// Addresses that servers of a cluster or sentinels announce, and those to use in their place.
     pub node_address_map: BTreeMap<String, String>,
-}
-
-/// The Redis server to use.
-#[derive(Clone, PartialEq, Eq)]
-pub enum RedisUrl {
-    /// An existing server: `redis://…`, `rediss://…`, `redis-sentinel://…`, `rediss-sentinel://…` or `unix://…`.
-    Url(String),
-    /// A server that the daemon starts and owns.
-    Managed {
-        /// The directory of its data, socket and log.
-        dir: PathBuf,
-        /// When its append-only file is synced to the disk.
-        fsync: Fsync,
-    },
-}
-
-/// A text that must not be shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a text that must not be shown.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The secret text.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl fmt::Display for RedisUrl {
-    /// The URL with its password masked.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Managed { dir, .. } => write!(f, "managed in {}", dir.display()),
-            Self::Url(url) => match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://…@{host}"),
-                _ => f.write_str(url),
-            },
-        }
-    }
 }
 
 impl Redis {
@@ -236,6 +181,7 @@ fn check_prefix(section: &Section<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::redis::password::Secret;
 
     #[test]
     fn passwords_are_not_shown() {

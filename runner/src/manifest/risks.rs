@@ -12,8 +12,8 @@ use toml::de::DeTable;
 
 use self::folders::Private;
 use super::Manifest;
-use super::reader::ManifestReader;
-use super::section::{Section, Value};
+use super::reader::{ManifestReader, Value};
+use super::section::Section;
 use super::topic::Topic;
 
 /// Records the risks of every topic. In a manifest with problems, keys with problems count as not set, and what

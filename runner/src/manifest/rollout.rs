@@ -1,5 +1,6 @@
 //! `rollback` and `canary`: when a new module is rolled back, and which share of the jobs a second one gets.
 
+use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,8 +8,7 @@ use std::time::Duration;
 use duebox_sandbox::Digest;
 
 use super::keys::{CANARY, ROLLBACK};
-use super::section::Section;
-use super::topic_table::read_pin;
+use super::section::{Section, read_pin};
 
 /// The resolution of a canary's share: one part is 0.01 percent of the jobs.
 pub const PARTS: u32 = 10_000;
@@ -21,15 +21,15 @@ const RATIO: RangeInclusive<f64> = 1.0..=1_000.0;
 pub struct Rollback {
     /// How long it is watched after the swap; 100 ms to one day.
     pub window: Duration,
-    /// Finished attempts before its failure rate is compared; 0 (never) to 1,000,000.
-    pub min_jobs: u32,
+    /// Finished attempts before its failure rate is compared, at most 1,000,000; `None` if it never is.
+    pub min_jobs: Option<NonZero<u32>>,
     /// The highest accepted multiple of the previous module's failure rate; 1 to 1,000.
     pub ratio: f64,
 }
 
 impl Default for Rollback {
     fn default() -> Self {
-        Self { window: Duration::from_secs(60), min_jobs: 50, ratio: 3.0 }
+        Self { window: Duration::from_secs(60), min_jobs: NonZero::new(50), ratio: 3.0 }
     }
 }
 
@@ -80,7 +80,7 @@ impl RollbackTable {
         let base = Rollback::default();
         Rollback {
             window: self.window.or(defaults.window).unwrap_or(base.window),
-            min_jobs: self.min_jobs.or(defaults.min_jobs).unwrap_or(base.min_jobs),
+            min_jobs: self.min_jobs.or(defaults.min_jobs).map_or(base.min_jobs, NonZero::new),
             ratio: self.ratio.or(defaults.ratio).unwrap_or(base.ratio),
         }
     }

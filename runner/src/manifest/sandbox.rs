@@ -15,9 +15,9 @@ use super::json::read_as_text;
 use super::keys::SANDBOX;
 use super::network::{read_networks, read_origins};
 use super::pattern::NameOrPattern;
-use super::reader::ManifestReader;
+use super::reader::{ManifestReader, Value};
 use super::secret::{self, ResolvedSecret, SecretSource, read_secret};
-use super::section::{Section, Value};
+use super::section::Section;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

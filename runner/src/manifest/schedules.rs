@@ -8,8 +8,7 @@ use duebox_job::TopicName;
 
 use super::json;
 use super::keys::{SCHEDULE, nearest};
-use super::section::Section;
-use super::topic_table::LONGEST;
+use super::section::{LONGEST, Section};
 use super::topics::Topics;
 use crate::schedule::{
     EVERY_RANGE, Missed, Schedule, ScheduleError, When, check_name, check_zone, zones,

@@ -13,8 +13,8 @@ use toml::Spanned;
 
 use super::environment::Environment;
 use super::keys::SECRET;
-use super::reader::ManifestReader;
-use super::section::{Section, Value};
+use super::reader::{ManifestReader, Value};
+use super::section::Section;
 use crate::regular_file;
 
 /// The largest secret, in bytes.

@@ -7,14 +7,14 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::Spanned;
+use duebox_sandbox::Digest;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::keys::{KeyStatus, Keys};
-use super::reader::ManifestReader;
+use super::reader::{ManifestReader, Value};
 
-/// A value with its place.
-pub(super) type Value<'t> = Spanned<DeValue<'t>>;
+/// The longest delay, retention or backoff: ten years.
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// One table of the manifest whose keys were checked. An absent table has no keys.
 #[derive(Clone, Copy)]
@@ -137,4 +137,16 @@ fn dotted_topic(keys: &Keys, name: &str, value: &DeValue<'_>, hint: String) -> S
         Some(_) => format!("{hint}; or {quotes}"),
         None => quotes.to_owned(),
     }
+}
+
+/// Reads `sha256`; the empty string pins nothing.
+pub(super) fn read_pin(section: &Section<'_>) -> Option<Digest> {
+    let text = section.text("sha256").filter(|text| !text.is_empty())?;
+    let digest = Digest::from_hex(&text);
+    if digest.is_none() {
+        let title = format!("`sha256` is not a SHA-256: {text:?}");
+        let hint = "write the 64 hex digits that `sha256sum` prints for the module file";
+        section.reader().refuse(section.value_at("sha256"), title, hint);
+    }
+    digest
 }

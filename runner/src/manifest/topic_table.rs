@@ -4,6 +4,7 @@
 //! of a topic with those of `[defaults]`.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::time::Duration;
 
 use duebox_job::{
@@ -11,17 +12,14 @@ use duebox_job::{
     TopicName,
 };
 use duebox_queue::IfExists;
-use duebox_sandbox::{Digest, Instances};
+use duebox_sandbox::Instances;
 
 use super::case::{Case, read_smoke};
 use super::failures::{BreakerTable, read_backoff, read_policies};
 use super::rollout::RollbackTable;
 use super::sandbox::SandboxTable;
-use super::section::Section;
-use super::topic::{KeyOrder, RecordPolicy};
+use super::section::{LONGEST, Section};
 
-/// The longest delay, retention or backoff: ten years.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 const DAY: Duration = Duration::from_secs(86_400);
 /// The default of `warm_jobs`.
 const WARM_JOBS: u32 = 1_000;
@@ -36,6 +34,26 @@ pub(super) enum Isolation {
     Warm,
 }
 
+/// Which attempts keep what they read from the host, to be replayed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecordPolicy {
+    /// None.
+    #[default]
+    Off,
+    /// The last attempt of each dead job.
+    Failures,
+}
+
+/// Whether a job that waits for its retry holds back the others of its key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// It does. The jobs of a key run in the order of their pushes.
+    #[default]
+    Strict,
+    /// It does not. The next job of the key may run first.
+    Relaxed,
+}
+
 /// The keys that the table of a topic, or `[defaults]`, sets.
 #[derive(Default, Clone)]
 pub(super) struct TopicTable {
@@ -46,7 +64,7 @@ pub(super) struct TopicTable {
     pub(super) max_attempts: Option<u32>,
     pub(super) backoff: Option<Backoff>,
     pub(super) max_snoozes: Option<u32>,
-    pub(super) max_crashes: Option<u32>,
+    pub(super) max_crashes: Option<NonZero<u32>>,
     pub(super) on: BTreeMap<FailureClass, Policy>,
     pub(super) ttl: Option<Duration>,
     pub(super) if_exists: Option<IfExists>,
@@ -60,7 +78,7 @@ pub(super) struct TopicTable {
     pub(super) burst: Option<u32>,
     pub(super) per_key_concurrency: Option<u32>,
     pub(super) order: Option<KeyOrder>,
-    pub(super) shards: Option<u32>,
+    pub(super) shards: Option<NonZero<u32>>,
     pub(super) priorities: Option<bool>,
     pub(super) isolation: Option<Isolation>,
     pub(super) warm_jobs: Option<u32>,
@@ -92,7 +110,7 @@ impl TopicTable {
             max_attempts: section.integer("max_attempts", 1..=ATTEMPTS_MAX),
             backoff: read_backoff(section),
             max_snoozes: section.integer("max_snoozes", 0..=SNOOZES_MAX),
-            max_crashes: section.integer("max_crashes", 1..=CRASHES_MAX),
+            max_crashes: section.integer("max_crashes", 1..=CRASHES_MAX).and_then(NonZero::new),
             on: read_policies(section),
             ttl: up_to_ten_years("ttl"),
             if_exists: section.choice("if_exists", &if_exists),
@@ -105,7 +123,7 @@ impl TopicTable {
             burst: section.integer("burst", 0..=1_000_000),
             per_key_concurrency: section.integer("per_key_concurrency", 0..=10_000),
             order: section.choice("order", &orders),
-            shards: section.integer("shards", 1..=TopicName::SHARDS_MAX),
+            shards: section.integer("shards", 1..=TopicName::SHARDS_MAX).and_then(NonZero::new),
             priorities: section.boolean("priorities"),
             isolation: section.choice("isolation", &isolations),
             warm_jobs: section.integer("warm_jobs", 1..=1_000_000),
@@ -143,18 +161,6 @@ impl TopicTable {
         };
         FailureClass::ALL.into_iter().map(policy).collect()
     }
-}
-
-/// Reads `sha256`; the empty string pins nothing.
-pub(super) fn read_pin(section: &Section<'_>) -> Option<Digest> {
-    let text = section.text("sha256").filter(|text| !text.is_empty())?;
-    let digest = Digest::from_hex(&text);
-    if digest.is_none() {
-        let title = format!("`sha256` is not a SHA-256: {text:?}");
-        let hint = "write the 64 hex digits that `sha256sum` prints for the module file";
-        section.reader().refuse(section.value_at("sha256"), title, hint);
-    }
-    digest
 }
 
 /// Reads `rate`; the empty string means no limit.

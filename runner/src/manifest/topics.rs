@@ -10,13 +10,14 @@ use toml::Spanned;
 
 use super::case::check_smoke;
 use super::keys::TOPIC;
-use super::pattern::{NameOrPattern, Patterns, TopicPattern};
-use super::reader::ManifestReader;
+use super::pattern::{NameOrPattern, TopicPattern};
+use super::patterns::Patterns;
+use super::reader::{ManifestReader, Value};
 use super::rollout::read_canary;
 use super::sandbox::{SandboxTable, refuse_private};
-use super::section::{Section, Value};
-use super::topic::{RecordPolicy, Topic};
-use super::topic_table::{TopicTable, read_pin};
+use super::section::{Section, read_pin};
+use super::topic::Topic;
+use super::topic_table::{RecordPolicy, TopicTable};
 
 type Key<'t> = Spanned<Cow<'t, str>>;
 
@@ -39,7 +40,7 @@ impl Topics {
         for (key, value) in root.table("topics").into_iter().flatten() {
             let name = read_name(reader, key);
             let Some(topic) = read_topic(reader, key, value, &shared) else { continue };
-            rated |= topic.rate.is_some();
+            rated |= topic.starts.rate.is_some();
             connected |= topic.grants.http.is_some();
             match name {
                 Some(NameOrPattern::Name(name)) => drop(named.insert(name, topic)),
@@ -106,7 +107,7 @@ fn read_topic<'t>(
     };
     check_smoke(&section, &topic.smoke, topic.limits.payload);
     refuse_record(&section, &topic, name);
-    if has_burst && topic.rate.is_none() {
+    if has_burst && topic.starts.rate.is_none() {
         refuse_burst(&section, &format!("topic `{name}` has `burst`, but no `rate`"));
     }
     if has_private && topic.grants.http.is_none() && section.value("handler").is_some() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::counters::{add, read};
 use super::supervision::Supervision;
+use crate::millis::millis;
 use parking_lot::{Mutex, MutexGuard};
 
 /// How often the control threads report.
@@ -84,7 +85,7 @@ impl Health {
 
     /// Reports that a control thread runs.
     pub fn beat(&self) {
-        let ms = u64::try_from(self.began_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ms = millis(self.began_at.elapsed());
         self.beat_at_ms.store(ms, Ordering::Relaxed);
     }
 

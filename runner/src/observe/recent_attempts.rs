@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::attempt_record::AttemptRecord;
-use super::log::attempt_log::millis;
+use crate::millis::exact_millis;
 
 /// Attempts kept of a topic.
 const KEPT: usize = 20;
@@ -184,8 +184,8 @@ impl RecentAttempt {
             class,
             reason: reason[..end].to_owned(),
             digest: record.digest.map(|digest| digest.to_string()),
-            wall_ms: millis(record.cost.wall),
-            late_ms: millis(record.late),
+            wall_ms: exact_millis(record.cost.wall),
+            late_ms: exact_millis(record.late),
         }
     }
 }

@@ -19,6 +19,7 @@ use self::calls::Call;
 pub use self::recorder::Recorder;
 pub use self::replay::{Departure, Replay};
 use super::redaction::Redaction;
+use crate::millis::millis;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -136,7 +137,7 @@ impl Recording {
             max_attempts: job.max_attempts,
             due_at_ms: job.due_at_ms,
             recorded_at_ms,
-            ttr_ms: u64::try_from(job.ttr.as_millis()).unwrap_or(u64::MAX),
+            ttr_ms: millis(job.ttr),
             headers: job.headers.iter().map(header).collect(),
             end: AttemptEnd::of(report, redaction),
             config,

@@ -1,11 +1,12 @@
 //! A breaker in the report of a daemon, with times by the daemon's clock.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::status::now_ms;
 use crate::deploy::breaker::BreakerState;
+use crate::millis::millis;
 
 /// A breaker that is not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +33,4 @@ impl BreakerStatus {
             probe_at_ms: probe_at.map(|at| now_ms.saturating_add(ahead(at))),
         })
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -64,7 +64,7 @@ impl<'a> LeasedJob<'a> {
 /// The maximum number of attempts of a job.
 pub(crate) fn max_attempts(lease: &Lease, topic: &Topic) -> u32 {
     let own = lease.options.as_ref().ok().and_then(Options::max_attempts);
-    own.unwrap_or(topic.max_attempts)
+    own.unwrap_or(topic.retries.max_attempts)
 }
 
 /// The text form of a token.

@@ -5,7 +5,6 @@
 //! A consumer gets only jobs with valid options. Jobs with invalid options are settled here, as the
 //! topic's policy for `bad_options` says.
 
-use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -174,7 +173,7 @@ impl Consumer<'_> {
         let mut pull = pull.with_poll(options.poll);
         pull.bytes_max = options.bytes_max;
         pull.min_age = options.min_age;
-        pull.max_crashes = NonZero::new(self.topic.max_crashes).unwrap_or(NonZero::<u32>::MIN);
+        pull.max_crashes = self.topic.retries.max_crashes;
         pull.crashed_info = buried_info(self.topic, FailureClass::Crashed);
         pull.expired_info = buried_info(self.topic, FailureClass::Expired);
         pull.discards_bad_dues = self.topic.policy(FailureClass::BadDue) == Policy::Discard;
@@ -220,7 +219,7 @@ impl Consumer<'_> {
     /// [`InvalidVerdict`] if the topic does not accept the verdict.
     pub fn check(&self, verdict: &ConsumerVerdict) -> Result<(), InvalidVerdict> {
         match verdict {
-            ConsumerVerdict::Ack { result: Some(_) } if self.topic.done_retention.is_zero() => {
+            ConsumerVerdict::Ack { result: Some(_) } if self.topic.retention.done.is_none() => {
                 Err(InvalidVerdict::ResultNotKept)
             }
             ConsumerVerdict::Ack { result: Some(result) } if result.len() > RESULT_MAX => {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::manifest::Manifest;
+use crate::millis::millis;
 use crate::schedule::{Missed, Schedule, When};
 
 /// All schedules.
@@ -110,8 +111,4 @@ pub(crate) async fn push_now(
     let pushed =
         pushed.ok_or_else(|| QueueError::BadReply("the push returned no result".to_owned()));
     Ok((id, pushed?))
-}
-
-fn millis(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -99,10 +99,10 @@ impl Worker {
             self.settle_unrun(lease, binding, attempt, reason);
             return None;
         }
-        let max_attempts = options.max_attempts().unwrap_or(binding.topic.max_attempts);
+        let max_attempts = options.max_attempts().unwrap_or(binding.topic.retries.max_attempts);
         let snoozes = Snoozes {
             had: lease.snoozes,
-            max: options.max_snoozes().unwrap_or(binding.topic.max_snoozes),
+            max: options.max_snoozes().unwrap_or(binding.topic.retries.max_snoozes),
         };
         let headers = options.headers().clone();
         let invocation = Invocation {

@@ -1,6 +1,7 @@
 //! What a worker does while the topic's breaker is open: it leases nothing and releases jobs that have not
 //! started. The worker that leases the probe reports its result.
 
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use duebox_job::{Outcome, format_duration};
@@ -120,7 +121,7 @@ impl Worker {
             topic = %self.parts.shard.topic(), digest = %last.digest.short(), class, reason,
             "the breaker is open: {} attempts in a row failed. The topic's jobs wait and lose no attempt; \
             a probe runs in {}, or when another module serves",
-            rule.failures, format_duration(rule.probe)
+            rule.failures.map_or(0, NonZero::get), format_duration(rule.probe)
         );
     }
 

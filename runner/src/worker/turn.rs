@@ -35,7 +35,7 @@ pub(super) struct Plan {
     /// The most jobs to settle, and to promote.
     batch_max: usize,
     skip: u64,
-    max_crashes: u32,
+    max_crashes: NonZero<u32>,
     renewed_within: Duration,
     crashed_info: Option<String>,
     discards_bad: bool,
@@ -173,7 +173,7 @@ impl Worker {
             reclaims: promotes && now >= self.look.reclaim_at,
             batch_max,
             skip: self.look.skip,
-            max_crashes: binding.topic.max_crashes,
+            max_crashes: binding.topic.retries.max_crashes,
             renewed_within: self.retry_max(),
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.policy(FailureClass::BadDue) == Policy::Discard,
@@ -341,7 +341,7 @@ fn next_in(verdict: &Verdict) -> Option<Duration> {
 impl Plan {
     pub(super) fn turn<'a>(&'a self, holder: &'a str) -> Turn<'a> {
         let reclaim = || ReclaimRule {
-            max_crashes: NonZero::new(self.max_crashes),
+            max_crashes: Some(self.max_crashes),
             delay: Duration::ZERO,
             info: self.crashed_info.as_deref(),
             renewed_within: self.renewed_within,

@@ -39,7 +39,7 @@ pub struct EndedAttempt<'a> {
 impl EndedAttempt<'_> {
     /// The number of attempts that the job has.
     pub fn max_attempts(&self) -> u32 {
-        self.options.and_then(Options::max_attempts).unwrap_or(self.topic.max_attempts)
+        self.options.and_then(Options::max_attempts).unwrap_or(self.topic.retries.max_attempts)
     }
 
     /// The verdict on the job for the outcome of this attempt.
@@ -53,8 +53,8 @@ impl EndedAttempt<'_> {
     }
 
     fn verdict_of_ack(&self, output: AttemptOutput) -> Verdict {
-        let Topic { unique_for, done_retention, .. } = self.topic;
-        let keeps = !done_retention.is_zero();
+        let Topic { unique_for, retention, .. } = self.topic;
+        let keeps = retention.done.is_some();
         if output.follow_ups.is_empty() && unique_for.is_zero() && !keeps {
             return Verdict::Ack;
         }
@@ -96,7 +96,7 @@ impl EndedAttempt<'_> {
 
     fn backoff(&self) -> Duration {
         let own = self.options.and_then(Options::backoff);
-        own.as_ref().unwrap_or(&self.topic.backoff).delay(self.number, fastrand::f64())
+        own.as_ref().unwrap_or(&self.topic.retries.backoff).delay(self.number, fastrand::f64())
     }
 
     fn digest_text(&self) -> Option<String> {

@@ -1,12 +1,12 @@
 //! The values of a valid manifest, written or default.
 
-use std::num::NonZeroU64;
+use std::num::{NonZero, NonZeroU64};
 use std::path::Path;
 use std::time::Duration;
 
 use duebox::manifest::{
-    BreakerRule, CacheFolder, KeyOrder, LogFormat, Manifest, Password, RecordPolicy, RedisUrl,
-    Rollback, Secret, SecretSource,
+    BreakerRule, CacheFolder, EndedRetention, KeyOrder, LogFormat, Manifest, Password, RateLimit,
+    RecordPolicy, RedisUrl, Rollback, Secret, SecretSource, StartLimits,
 };
 use duebox::schedule::Missed;
 use duebox_job::{Backoff, FailureClass, Policy, Rate, TopicName};
@@ -31,29 +31,34 @@ fn missing_keys_have_the_defaults() {
     let topic = &manifest.topics[&TopicName::new("hello").unwrap()];
     assert_eq!(topic.handler.as_deref(), Some(Path::new("./hello.wasm")));
     assert_eq!((topic.concurrency, topic.delay), (64, Duration::ZERO));
-    assert_eq!((topic.ttr, topic.max_attempts), (Duration::from_secs(30), 8));
-    assert_eq!(topic.backoff, Backoff::default());
-    assert_eq!((topic.max_crashes, topic.max_dead), (3, 100_000));
-    assert_eq!(topic.retention, Duration::from_secs(7 * 86_400));
+    assert_eq!((topic.ttr, topic.retries.max_attempts), (Duration::from_secs(30), 8));
+    assert_eq!(topic.retries.backoff, Backoff::default());
+    let week = Duration::from_secs(7 * 86_400);
+    assert_eq!(topic.retention, EndedRetention { dead: week, done: None, max_dead: 100_000 });
     assert_eq!(topic.if_exists, IfExists::Reject);
-    assert_eq!(topic.on[&FailureClass::Timeout], Policy::Retry);
-    assert_eq!(topic.on[&FailureClass::BadVerdict], Policy::Dead);
+    assert_eq!(topic.retries.on[&FailureClass::Timeout], Policy::Retry);
+    assert_eq!(topic.retries.on[&FailureClass::BadVerdict], Policy::Dead);
     assert_eq!((topic.limits.memory, topic.limits.payload), (64 << 20, 1 << 20));
     assert_eq!((topic.limits.module, topic.limits.log), (16 << 20, 64 << 10));
     assert_eq!((topic.limits.tables, topic.limits.fuel), (100_000, None));
     assert_eq!((topic.limits.instances, topic.sha256), (Instances::default(), None));
     assert!(topic.grants.config.is_empty() && topic.grants.env.is_empty());
     assert_eq!(topic.grants.push, None);
-    assert_eq!((topic.max_running, topic.max_snoozes, topic.max_pending), (0, 100, 0));
-    assert_eq!((topic.ttl, topic.unique_for), (Duration::ZERO, Duration::ZERO));
-    assert_eq!(topic.done_retention, Duration::ZERO);
-    assert_eq!((topic.rate, topic.burst), (None, 0));
-    assert_eq!((topic.per_key_concurrency, topic.order), (0, KeyOrder::Strict));
-    assert_eq!((topic.shards, topic.priorities), (1, false));
+    assert_eq!((topic.retries.max_snoozes, topic.retries.max_crashes.get()), (100, 3));
+    assert_eq!((topic.max_pending, topic.unique_for), (None, Duration::ZERO));
+    let starts = StartLimits {
+        max_running: None,
+        rate: None,
+        per_key_concurrency: None,
+        order: KeyOrder::Strict,
+        ttl: None,
+        priorities: false,
+    };
+    assert_eq!((&topic.starts, topic.shards.get()), (&starts, 1));
     assert!(manifest.patterns.is_empty() && manifest.schedules.is_empty());
     assert_eq!(
         topic.breaker,
-        BreakerRule { failures: 20, probe: seconds(30), ..BreakerRule::default() }
+        BreakerRule { failures: NonZero::new(20), probe: seconds(30), ..BreakerRule::default() }
     );
 }
 
@@ -76,10 +81,10 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     assert_eq!((manifest.runner.memory, &manifest.runner.cache), (2 << 30, &Some(cache)));
     let close = &manifest.topics[&TopicName::new("order.close").unwrap()];
     assert_eq!((close.concurrency, close.ttr), (8, Duration::from_secs(45)));
-    assert_eq!((close.max_attempts, close.max_crashes, close.max_dead), (8, 2, 10));
+    assert_eq!((close.retries.max_attempts, close.retries.max_crashes.get()), (8, 2));
     assert_eq!(close.if_exists, IfExists::Replace);
-    assert_eq!(close.on[&FailureClass::Trap], Policy::Retry);
-    assert_eq!(close.on[&FailureClass::Exit], Policy::Discard);
+    assert_eq!(close.retries.on[&FailureClass::Trap], Policy::Retry);
+    assert_eq!(close.retries.on[&FailureClass::Exit], Policy::Discard);
     assert_eq!((close.limits.memory, close.limits.payload), (32 << 20, 2 << 10));
     assert_eq!(
         (close.limits.log, close.limits.tables, close.limits.fuel),
@@ -95,40 +100,51 @@ fn keys_of_a_topic_override_those_of_the_defaults() {
     assert_eq!(
         close.breaker,
         BreakerRule {
-            failures: 5,
+            failures: NonZero::new(5),
             probe: seconds(120),
             on: [FailureClass::Trap, FailureClass::Nack].into_iter().collect()
         }
     );
     let plain = &manifest.topics[&TopicName::new("plain").unwrap()];
-    assert_eq!(plain.breaker.failures, 0);
+    assert_eq!(plain.breaker.failures, None);
     assert_eq!(plain.handler.as_deref(), Some(Path::new("/opt/handlers/plain.wat")));
-    assert_eq!((plain.max_attempts, plain.ttr), (3, Duration::from_secs(10)));
-    let wait = |failures| plain.backoff.delay(failures, 0.9);
+    assert_eq!((plain.retries.max_attempts, plain.ttr), (3, Duration::from_secs(10)));
+    let wait = |failures| plain.retries.backoff.delay(failures, 0.9);
     assert_eq!((wait(1), wait(2), wait(9)), (seconds(5), seconds(15), seconds(600)));
+}
+
+fn rate(text: &str, burst: u32) -> Option<RateLimit> {
+    let (rate, burst) = (Rate::parse(text).unwrap(), NonZero::new(burst).unwrap());
+    Some(RateLimit { rate, burst })
 }
 
 #[test]
 fn limits_of_a_topic_are_read() {
     let manifest = accepted("full.toml");
     let close = &manifest.topics[&name("order.close")];
-    assert_eq!((close.max_running, close.max_snoozes, close.max_pending), (20, 7, 5_000));
-    assert_eq!((close.ttl, close.unique_for), (seconds(3_600), seconds(600)));
-    assert_eq!(close.done_retention, seconds(86_400));
-    assert_eq!((close.rate, close.burst), (Rate::parse("30/m").ok(), 4));
-    assert_eq!((close.per_key_concurrency, close.order), (1, KeyOrder::Relaxed));
-    assert_eq!((close.shards, close.priorities), (8, false));
-    assert_eq!(close.on[&FailureClass::Crashed], Policy::Discard);
-    assert_eq!(close.on[&FailureClass::Orphan], Policy::Discard);
+    let starts = StartLimits {
+        max_running: NonZero::new(20),
+        rate: rate("30/m", 4),
+        per_key_concurrency: NonZero::new(1),
+        order: KeyOrder::Relaxed,
+        ttl: Some(seconds(3_600)),
+        priorities: false,
+    };
+    assert_eq!((&close.starts, close.shards.get()), (&starts, 8));
+    assert_eq!((close.max_pending, close.unique_for), (NonZero::new(5_000), seconds(600)));
+    assert_eq!((close.retention.done, close.retention.max_dead), (Some(seconds(86_400)), 10));
+    assert_eq!(close.retries.max_snoozes, 7);
+    assert_eq!(close.retries.on[&FailureClass::Crashed], Policy::Discard);
+    assert_eq!(close.retries.on[&FailureClass::Orphan], Policy::Discard);
     assert_eq!(close.grants.push.as_deref(), Some(&["sms.*".to_owned(), "mail".to_owned()][..]));
     let plain = &manifest.topics[&name("plain")];
-    assert_eq!((plain.rate, plain.burst), (Rate::parse("100/s").ok(), 10));
-    assert_eq!((plain.max_running, plain.priorities), (200, true));
+    assert_eq!((plain.starts.rate, plain.starts.priorities), (rate("100/s", 10), true));
+    assert_eq!(plain.starts.max_running, NonZero::new(200));
     assert_eq!(plain.grants.push.as_deref(), Some(&["audit".to_owned()][..]));
     let pulled = &manifest.topics[&name("pulled.from.outside")];
-    assert_eq!((pulled.handler.as_ref(), pulled.rate, pulled.burst), (None, None, 0));
-    let wait = |failures| pulled.backoff.delay(failures, 0.9);
-    assert_eq!((wait(1), wait(9), pulled.max_attempts), (seconds(10), seconds(10), 8));
+    assert_eq!((pulled.handler.as_ref(), pulled.starts.rate), (None, None));
+    let wait = |failures| pulled.retries.backoff.delay(failures, 0.9);
+    assert_eq!((wait(1), wait(9), pulled.retries.max_attempts), (seconds(10), seconds(10), 8));
 }
 
 #[test]
@@ -186,11 +202,14 @@ fn smoke_cases_of_a_topic_replace_those_of_the_defaults() {
 fn rollback_and_canary_are_read() {
     let manifest = accepted("full.toml");
     let rollback = |topic: &str| manifest.topics[&name(topic)].rollback;
-    let close = Rollback { window: seconds(600), min_jobs: 10, ratio: 1.5 };
+    let close = Rollback { window: seconds(600), min_jobs: NonZero::new(10), ratio: 1.5 };
     assert_eq!(rollback("order.close"), close);
-    assert_eq!(rollback("plain"), Rollback { min_jobs: 50, ratio: 2.0, ..close });
+    assert_eq!(rollback("plain"), Rollback { min_jobs: NonZero::new(50), ratio: 2.0, ..close });
     let reference = accepted("minimal.toml").topics[&name("hello")].clone();
-    assert_eq!(reference.rollback, Rollback { window: seconds(60), min_jobs: 50, ratio: 3.0 });
+    assert_eq!(
+        reference.rollback,
+        Rollback { window: seconds(60), min_jobs: NonZero::new(50), ratio: 3.0 }
+    );
     assert_eq!((reference.canary, reference.smoke), (None, Vec::new()));
     let canary = manifest.topics[&name("order.close")].canary.clone().unwrap();
     assert_eq!(

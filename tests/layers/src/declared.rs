@@ -43,7 +43,7 @@ pub const CRATES: &[Crate] = &[
             &["language"],
             &["manifest"],
             &["auth", "schedule", "redis_host"],
-            &["monotonic", "regular_file"],
+            &["millis", "monotonic", "regular_file"],
         ],
         exceptions: &[],
     },
@@ -58,11 +58,7 @@ pub const CRATES: &[Crate] = &[
             &["wire"],
             &["error"],
         ],
-        exceptions: &[Exception {
-            file: "client.rs",
-            layer: "produce",
-            reason: "the handle owns the pushes that wait for a shared call, whose type is private to `produce/combine.rs`",
-        }],
+        exceptions: &[],
     },
     Crate {
         name: "duebox_sandbox",

@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
+use crate::wire::millis::millis;
 use crate::wire::reply::{array, bytes, text, unexpected};
 use crate::wire::script;
 
@@ -32,7 +33,8 @@ impl Queue {
     ) -> Result<(), QueueError> {
         let key = self.keys.history_key(runner_id);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (listed, kept) = (millis(now), millis(KEPT));
+        let listed = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let kept = millis(KEPT);
         let mut calls = Vec::new();
         if !set.is_empty() {
             let mut write = command("HSET", &key);
@@ -126,8 +128,4 @@ fn command(name: &str, key: &str) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(key);
     command
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,38 +2,19 @@
 //! push to a shard is sent at once; those that come while it is under way wait for the next call. Each caller waits
 //! for its own push, so a line holds no more than its callers push at once.
 
-use std::collections::{HashMap, VecDeque};
-
 use duebox_job::Shard;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
-use super::push::{BATCH_BYTES, IfExists, NewJob, Stored};
 use crate::client::Queue;
+use crate::client::push_lines::{LineKey, SharedCall, Stored};
 use crate::error::QueueError;
-use crate::wire::constants::BATCH_MAX;
+use crate::topic::new_job::{IfExists, NewJob};
+use crate::wire::constants::BATCH_BYTES;
 
 /// A push of more jobs has calls of its own.
 const JOBS_MAX: usize = 100;
 /// A push of more bytes has calls of its own.
 const BYTES_MAX: usize = BATCH_BYTES / 4;
-
-/// Pushes that may share a call: of one shard, and with one answer to live ids.
-type LineKey = (Shard, IfExists);
-
-/// The lines in which a call is under way, with the calls that wait for it.
-#[derive(Default)]
-pub(crate) struct PushLines(Mutex<HashMap<LineKey, VecDeque<SharedCall>>>);
-
-/// The jobs of several pushes.
-#[derive(Default)]
-struct SharedCall {
-    jobs: Vec<NewJob>,
-    bytes: usize,
-    /// Who waits for it, and for how many jobs.
-    callers: Vec<(usize, oneshot::Sender<Result<Stored, QueueError>>)>,
-}
 
 /// True if a push is small enough to share a call.
 pub(super) fn may_share(jobs: usize, bytes: usize) -> bool {
@@ -55,59 +36,6 @@ impl Queue {
         }
         let _first = FirstCall { queue: self, line, runtime: Handle::current() };
         self.push_once(shard, jobs, if_exists).await
-    }
-}
-
-impl PushLines {
-    /// Joins the next call of a line. `None` if no call is under way: then the caller sends its own, and the line is
-    /// in use until [`Self::next`] finds nothing more.
-    fn join(
-        &self,
-        line: &LineKey,
-        jobs: &[NewJob],
-    ) -> Option<oneshot::Receiver<Result<Stored, QueueError>>> {
-        let mut lines = self.0.lock();
-        let Some(calls) = lines.get_mut(line) else {
-            lines.insert(line.clone(), VecDeque::new());
-            return None;
-        };
-        let bytes: usize = jobs.iter().map(|job| job.payload.len()).sum();
-        let fits = |call: &SharedCall| {
-            call.jobs.len() + jobs.len() <= BATCH_MAX && call.bytes + bytes <= BATCH_BYTES
-        };
-        if !calls.back().is_some_and(fits) {
-            calls.push_back(SharedCall::default());
-        }
-        let (sender, stored) = oneshot::channel();
-        if let Some(call) = calls.back_mut() {
-            call.jobs.extend_from_slice(jobs);
-            call.bytes += bytes;
-            call.callers.push((jobs.len(), sender));
-        }
-        Some(stored)
-    }
-
-    /// The next call of a line; without one the line ends.
-    fn next(&self, line: &LineKey) -> Option<SharedCall> {
-        let mut lines = self.0.lock();
-        let next = lines.get_mut(line).and_then(VecDeque::pop_front);
-        if next.is_none() {
-            lines.remove(line);
-        }
-        next
-    }
-}
-
-impl SharedCall {
-    /// Gives each caller the part of its own jobs, or the error.
-    fn reply(self, stored: Result<Stored, QueueError>) {
-        let mut at = 0;
-        for (jobs, caller) in self.callers {
-            let own = stored.as_ref().map(|all| all.part(at..at + jobs)).map_err(Clone::clone);
-            at += jobs;
-            // A caller that is gone needs no reply.
-            drop(caller.send(own));
-        }
     }
 }
 
@@ -155,7 +83,7 @@ impl OpenLine {
 impl Drop for OpenLine {
     fn drop(&mut self) {
         if !self.is_over {
-            self.queue.push_lines.0.lock().remove(&self.line);
+            self.queue.push_lines.end(&self.line);
         }
     }
 }

@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
-use crate::produce::push::Due;
+use crate::topic::new_job::Due;
 use crate::wire::reply::{text, unexpected};
 use crate::wire::script::{self, RESCHEDULE};
 

@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::client::Queue;
 use crate::error::{QueueError, for_each_topic};
-use crate::produce::push::Pushed;
+use crate::topic::new_job::Pushed;
 use crate::wire::reply::{array, optional_score, read_time, score, text, unexpected};
 use crate::wire::script::{self, TICK};
 

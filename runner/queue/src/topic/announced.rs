@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duebox_job::TopicName;
 use parking_lot::Mutex;
 
-use crate::wire::connection::now;
+use crate::wire::clock::now;
 
 /// How long the set is taken to hold a topic. After `FLUSHALL` a topic that jobs are pushed to is missing in it for as
 /// long.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use redis::{Cmd, Pipeline, Value};
 
 use crate::error::QueueError;
+use crate::wire::clock::now;
 use crate::wire::cluster::{Cluster, PrimaryAway};
 use crate::wire::connection_task::ConnectionTask;
 use crate::wire::latency::LatencyStats;
@@ -264,9 +265,4 @@ impl Connection {
         };
         Ok(replies.map_err(|failed| failed.error)?.values)
     }
-}
-
-/// Now, by the clock of Tokio's timers, which a simulation pauses.
-pub(crate) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

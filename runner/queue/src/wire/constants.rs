@@ -6,6 +6,9 @@ use duebox_job::{ATTEMPTS_MAX, DELAY_MAX_MS, DUE_MS_RANGE, SNOOZES_MAX};
 /// Jobs or ids that one script call handles at most, so that a backlog never blocks Redis.
 pub const BATCH_MAX: usize = 1_000;
 
+/// Payload bytes in one batch of a push, unless a single job has more.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
+
 /// The version of the layout in Redis. A change that an older program would misread raises it.
 pub(crate) const LAYOUT: u64 = 1;
 

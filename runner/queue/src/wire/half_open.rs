@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 use tokio::time::Instant;
 
-use crate::wire::link::AbortOnDrop;
+use crate::wire::abort_on_drop::AbortOnDrop;
 use crate::wire::login::{LoggedIn, login};
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::stream::Traffic;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::QueueError;
+use crate::wire::abort_on_drop::AbortOnDrop;
 use crate::wire::address::{NodeAddress, Sentinels};
 use crate::wire::copy_waits::{self, CopyWaits};
 use crate::wire::durability::Waited;
@@ -287,15 +287,6 @@ async fn has_layout(
             Err(QueueError::of_redis(error))
         }
         Err(_) => Ok(true),
-    }
-}
-
-/// A task that ends with its owner.
-pub(super) struct AbortOnDrop(pub(super) JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::QueueError;
+use crate::wire::abort_on_drop::AbortOnDrop;
 use crate::wire::address::{NodeAddress, Sentinels};
-use crate::wire::link::AbortOnDrop;
 use crate::wire::reply::text;
 use crate::wire::settings::{ConnectionSettings, is_refused_login};
 use crate::wire::stream::Stream;

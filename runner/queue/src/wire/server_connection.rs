@@ -12,7 +12,7 @@ use redis::{Pipeline, Value};
 use tokio::sync::watch;
 
 use crate::error::QueueError;
-use crate::wire::connection::now;
+use crate::wire::clock::now;
 use crate::wire::connection_task::{ConnectionTask, State};
 use crate::wire::latency::LatencyStats;
 use crate::wire::link::{Endpoint, Failed, Link, OpenLink, REPLY_MAX};

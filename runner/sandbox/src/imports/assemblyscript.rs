@@ -10,8 +10,9 @@ use bytes::Bytes;
 use rand::Rng as _;
 use wasmtime::{Caller, Linker};
 
-use crate::imports::call::{Fault, GuestState, View, view};
+use crate::imports::call::{GuestState, View, view};
 use crate::imports::clock::{InstanceClock, nanos};
+use crate::imports::fault::Fault;
 use crate::imports::intercept::{self, HostAnswer, HostClock, HostRequest};
 use crate::imports::log::{HasLog, Level};
 

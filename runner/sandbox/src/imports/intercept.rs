@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::imports::call::Fault;
-use crate::imports::kv::{KvCondition, KvEntry, KvError};
+use crate::imports::fault::Fault;
+use crate::imports::kv::store::{KvCondition, KvEntry, KvError};
 
 /// Sees what a guest reads from the host. It is called on the guest's thread and must not block.
 pub trait Interceptor: Send + Sync {

@@ -3,7 +3,7 @@
 mod calls;
 mod memory;
 mod revisions;
-mod store;
+pub(super) mod store;
 
 pub(crate) use self::calls::{HasKv, IMPORTS, PREFIX, link};
 pub use self::memory::MemoryKv;

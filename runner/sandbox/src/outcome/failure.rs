@@ -8,7 +8,7 @@ use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use super::backtrace;
-use crate::imports::call::Fault;
+use crate::imports::fault::Fault;
 use crate::imports::text::{REASON_MAX, lossy};
 use crate::instance::guest::Guest;
 use crate::instance::interrupt::InterruptReason;

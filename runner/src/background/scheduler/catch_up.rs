@@ -5,6 +5,7 @@
 
 use duebox_queue::BATCH_MAX;
 
+use crate::millis::millis;
 use crate::schedule::{Missed, Schedule, When};
 
 /// A tick younger than this is on time, in ms, so that a short restart or outage misses nothing.
@@ -32,7 +33,7 @@ pub(super) fn catch_up(schedule: &Schedule, missed: Missed, after_ms: u64, now_m
     if on_time_from <= after_ms {
         return CatchUp { ticks: on_time, ..CatchUp::default() };
     }
-    let window_ms = u64::try_from(schedule.window.as_millis()).unwrap_or(u64::MAX);
+    let window_ms = millis(schedule.window);
     // A tick exactly as old as the window is within it.
     let window_from = now_ms.saturating_sub(window_ms).saturating_sub(1).max(after_ms);
     let mut ticks = match missed {

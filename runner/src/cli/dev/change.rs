@@ -21,11 +21,11 @@ impl Change {
     pub(super) fn describe(&self) -> String {
         let since = self.saved_at.elapsed().unwrap_or_default();
         let of_compiler =
-            self.compiler.map(|took| format!(", {} of them for the compiler", millis(took)));
-        format!("{} after the save{}", millis(since), of_compiler.unwrap_or_default())
+            self.compiler.map(|took| format!(", {} of them for the compiler", ms_text(took)));
+        format!("{} after the save{}", ms_text(since), of_compiler.unwrap_or_default())
     }
 }
 
-fn millis(time: Duration) -> String {
+fn ms_text(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }

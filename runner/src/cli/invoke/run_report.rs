@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::LogLine;
 use crate::cli::support::failure::FAILED;
+use crate::millis::{exact_millis, millis};
 
 /// The report on a run; the JSON output.
 #[derive(Serialize)]
@@ -235,13 +236,4 @@ fn pushed(follow_up: &FollowUp) -> String {
         Err(_) => lines.push(format!("payload of {} bytes", follow_up.payload.len())),
     }
     lines.join("\n")
-}
-
-/// Milliseconds, rounded to whole microseconds.
-fn exact_millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

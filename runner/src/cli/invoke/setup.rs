@@ -91,7 +91,7 @@ impl InvokeSetup {
             let message = format!("{file} has no topic {name}, and no pattern matches it");
             return Err(Failure::bad_input(message, "duebox check lists the topics it has"));
         };
-        let Topic { limits, grants, secrets, ttr, max_attempts, handler, .. } = topic.clone();
+        let Topic { limits, grants, secrets, ttr, retries, handler, .. } = topic.clone();
         let Some(module) = module.map(Path::to_owned).or(handler) else {
             let message = format!("topic {name} of {file} has no handler: pull consumers run it");
             return Err(Failure::bad_input(message, "name a MODULE to run in its place"));
@@ -99,7 +99,7 @@ impl InvokeSetup {
         Ok(Self {
             topic: name.clone(),
             ttr,
-            max_attempts,
+            max_attempts: retries.max_attempts,
             module,
             limits,
             grants,

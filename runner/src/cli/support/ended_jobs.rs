@@ -9,6 +9,7 @@ use duebox_queue::{Cursor, DeadQuery, PageOrder, PageQuery, Queue};
 
 use super::failure::Failure;
 use crate::cli::value;
+use crate::millis::millis;
 
 /// A time range, counted back from now by the clock of Redis.
 #[derive(Args, Default)]
@@ -93,9 +94,7 @@ impl SpanArgs {
             ));
         }
         let now_ms = queue.now_ms().await?;
-        let ago = |span: Duration| {
-            now_ms.saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
-        };
+        let ago = |span: Duration| now_ms.saturating_sub(millis(span));
         Ok(PageQuery {
             since_ms: newer_than.map(ago),
             // A job that ended exactly then is not older.

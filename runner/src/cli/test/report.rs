@@ -1,13 +1,13 @@
 //! The results of test cases, as text and as JSON.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Serialize;
 
 use super::suites::Suite;
 use crate::deploy::case_run::{CaseRun, Difference};
 use crate::manifest::Case;
+use crate::millis::exact_millis;
 
 /// The results of all cases.
 #[derive(Default, Serialize)]
@@ -68,7 +68,7 @@ impl CaseResult {
             name,
             passed: differences.is_empty(),
             updated: false,
-            time_ms: millis(run.report.wall),
+            time_ms: exact_millis(run.report.wall),
             fuel: run.report.fuel_used,
             differences,
             log: run.log.clone(),
@@ -139,10 +139,6 @@ impl TestReport {
         lines.push(format!("{passed} passed, {updated}{failed} failed in {time_ms:.0} ms"));
         lines.join("\n")
     }
-}
-
-fn millis(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[cfg(test)]

@@ -19,19 +19,18 @@ use bytes::Bytes;
 use duebox_job::TopicName;
 use duebox_queue::{EventId, EventPage, StoredEvent};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 use utoipa::IntoParams;
 
 use crate::http::access::Caller;
+use crate::http::event_readers::READERS_MAX;
 use crate::http::params::Params;
 use crate::http::problem::{EVENTS_OFF, Problem, READERS_FULL};
 use crate::http::state::ServerState;
 use crate::observe::supervision::TaskKind;
 
-/// Maximum number of readers.
-const READERS_MAX: usize = 32;
 /// Number of events per page.
 const PAGE: usize = 500;
 /// Poll interval.
@@ -45,15 +44,6 @@ const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
 /// The header with the id of the reader's last event.
 const LAST_EVENT_ID: &str = "last-event-id";
-
-/// Limits the number of readers.
-pub(crate) struct Readers(Arc<Semaphore>);
-
-impl Default for Readers {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(READERS_MAX)))
-    }
-}
 
 /// Selection of events.
 #[derive(Deserialize, IntoParams)]
@@ -120,7 +110,7 @@ pub(super) async fn stream(
             "set runner.events in the manifest to the number of kept events, such as 10000";
         return Err(Problem::new(EVENTS_OFF, "this daemon keeps no events", remedy));
     }
-    let room = Arc::clone(&server.readers.0).try_acquire_owned().map_err(|_| {
+    let room = server.readers.admit().ok_or_else(|| {
         let detail = format!("this daemon already has {READERS_MAX} event readers");
         Problem::new(READERS_FULL, detail, "read from another daemon, or share one reader")
             .retry_after(5)

@@ -30,7 +30,7 @@ use crate::observe::traces::IncomingContext;
 use crate::service::due::DueCheck;
 use crate::service::refused_push;
 use crate::service::schema::{IdText, IfExistsWord, TopicText};
-use crate::service::written_job::{InvalidJob, TopicDefaults, WrittenJob};
+use crate::service::written_job::{TopicDefaults, WrittenJob};
 
 /// The header that makes a push repeatable.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -177,7 +177,7 @@ pub(super) async fn push(
             }
             let job =
                 WrittenJob::read(&json).and_then(|job| job.job(defaults(topic), push.key.as_ref()));
-            let job = job.map_err(invalid_job)?;
+            let job = job?;
             check_due(&server, &job, "at").await?;
             push_one(&server, &name, topic, job, &push).await
         }
@@ -314,14 +314,6 @@ pub(super) fn refusal(pushed: Pushed, topic: &TopicName, id: &str) -> Problem {
                 "choose another id, cancel it, or push with if_exists=replace or if_exists=keep";
             Problem::new(EXISTS, text, remedy).of("id")
         }
-    }
-}
-
-pub(super) fn invalid_job(invalid: InvalidJob) -> Problem {
-    let problem = Problem::bad(invalid.why, "see the schema of a job in /openapi.json");
-    match invalid.field {
-        Some(field) => problem.of(field),
-        None => problem,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use duebox_queue::{ConnectionSettings, QueueError, TlsProblem};
 
 use super::super::section::Section;
-use super::RedisUrl;
+use super::url::RedisUrl;
 
 const KEYS: [&str; 3] = ["ca", "cert", "key"];
 

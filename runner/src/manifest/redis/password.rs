@@ -1,5 +1,6 @@
 //! `redis.password`: the source of the password, a file or a variable.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -8,7 +9,29 @@ use duebox_queue::{ConnectionSettings, QueueError};
 use super::super::keys::PASSWORD;
 use super::super::reader::ManifestReader;
 use super::super::section::Section;
-use super::{RedisUrl, Secret};
+use super::url::RedisUrl;
+
+/// A text that must not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a text that must not be shown.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The secret text.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
 
 /// The password, if it is not part of the URL.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::Risks;
 use super::network::is_inside;
 use crate::manifest::Manifest;
 use crate::manifest::keys::nearest;
-use crate::manifest::section::Value;
+use crate::manifest::reader::Value;
 
 /// The lease of a pull that asks for no other.
 const PULL_LEASE: Duration = Duration::from_secs(60);

@@ -8,6 +8,7 @@ use duebox_job::{FailureClass, JobId, TopicName, format_duration};
 use duebox_queue::Settled;
 use tracing::{debug, error, info, warn};
 
+use crate::millis::{exact_millis, millis};
 use crate::observe::attempt_record::AttemptRecord;
 
 /// The target of these lines, which log filters name: it does not follow the module.
@@ -29,10 +30,10 @@ macro_rules! line {
         $log!(
             target: TARGET, topic = %$topic, job_id = %$record.id, attempt = $record.attempt, verdict,
             class = if_text(class), reason = if_text(reason), settled = $settled.word(),
-            next_attempt_in_ms = $record.next_attempt($settled).map(millis),
+            next_attempt_in_ms = $record.next_attempt($settled).map(exact_millis),
             digest = $record.digest.map(|digest| tracing::field::display(digest.short())),
-            wall_ms = millis(cost.wall), late_ms = millis($record.late),
-            cpu_ms = $record.digest.map(|_| millis(cost.cpu)),
+            wall_ms = exact_millis(cost.wall), late_ms = exact_millis($record.late),
+            cpu_ms = $record.digest.map(|_| exact_millis(cost.cpu)),
             memory_peak_bytes = if_any(cost.memory_peak),
             fuel = cost.fuel, host_calls = if_any(cost.host_calls),
             bytes_in = if_any(cost.bytes_in), bytes_out = if_any(cost.bytes_out),
@@ -89,7 +90,7 @@ impl fmt::Display for Description<'_> {
         }
         let Some(next_in) = record.next_attempt(settled) else { return Ok(()) };
         // Milliseconds of a long wait tell nothing; the field has them.
-        let ms = u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX);
+        let ms = millis(next_in);
         let ms = if ms < 10_000 { ms } else { ms - ms % 1_000 };
         write!(to, ", the next one is in {}", format_duration(Duration::from_millis(ms)))
     }
@@ -116,11 +117,6 @@ fn if_text(text: &str) -> Option<&str> {
 /// Omits counts of zero.
 fn if_any(count: u64) -> Option<u64> {
     (count > 0).then_some(count)
-}
-
-/// Milliseconds with three decimals.
-pub(crate) fn millis(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1_000.0
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use duebox_sandbox::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::millis::millis;
+
 /// One thing that an attempt read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -148,7 +150,7 @@ impl Request {
             HostRequest::KvSet { key, value, ttl, condition } => Self::KvSet {
                 key: Data::copy(key),
                 value: Data::copy(value),
-                ttl_ms: ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+                ttl_ms: ttl.map(millis),
                 condition: match condition {
                     KvCondition::Always => Condition::Always,
                     KvCondition::IfAbsent => Condition::IfAbsent,

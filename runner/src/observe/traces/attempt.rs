@@ -16,6 +16,7 @@ use opentelemetry::trace::{
 use opentelemetry_sdk::trace::SpanData;
 
 use super::{Traces, context, span};
+use crate::millis::exact_millis;
 use crate::observe::attempt_record::AttemptRecord;
 
 impl Traces {
@@ -76,7 +77,7 @@ fn attributes(
         KeyValue::new("duebox.attempt", i64::from(record.attempt)),
         KeyValue::new("duebox.verdict", record.verdict_words().0),
         KeyValue::new("duebox.settled", settled.word()),
-        KeyValue::new("duebox.late_ms", crate::observe::log::attempt_log::millis(record.late)),
+        KeyValue::new("duebox.late_ms", exact_millis(record.late)),
     ];
     if let Some(class) = record.class() {
         attributes.push(KeyValue::new("duebox.class", class.name()));

@@ -265,9 +265,9 @@ impl LogSink for NoLog {
 
 fn retention(topic: &Topic) -> Retention {
     Retention {
-        age: topic.retention,
-        count: topic.max_dead,
-        done_age: topic.done_retention,
+        age: topic.retention.dead,
+        count: topic.retention.max_dead,
+        done_age: topic.retention.done.unwrap_or_default(),
         pulled: None,
     }
 }

@@ -12,7 +12,8 @@ use super::request::Request;
 use super::response::Response;
 use crate::grants::{Grants, HttpGrant};
 use crate::imports::abi::{NAMESPACE, NOT_FOUND, TOO_LARGE, copied};
-use crate::imports::call::{Fault, View, job_view};
+use crate::imports::call::{View, job_view};
+use crate::imports::fault::Fault;
 use crate::imports::intercept::{
     HostAnswer, HostRequest, HttpFailure, HttpResponse, MaybeInterceptor,
 };

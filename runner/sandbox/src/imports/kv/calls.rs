@@ -14,7 +14,8 @@ use super::store::{KV_KEY_MAX, KV_TTL_MAX, KV_VALUE_MAX, KeyValue, KvCondition, 
 use crate::imports::abi::{
     CONFLICT, DENIED, INVALID, NAMESPACE, NOT_FOUND, TOO_LARGE, UNAVAILABLE, fill,
 };
-use crate::imports::call::{Fault, View, job_view, view_again};
+use crate::imports::call::{View, job_view, view_again};
+use crate::imports::fault::Fault;
 use crate::imports::intercept::{self, HostAnswer, HostRequest, MaybeInterceptor};
 use crate::imports::job::HasJob;
 use crate::imports::log::{HasLog, Level};

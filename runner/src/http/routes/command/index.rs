@@ -13,6 +13,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use redis::AsyncCommands;
 
 use crate::http::problem::{Problem, REDIS};
+use crate::millis::millis;
 
 /// How long the entry of an unfinished job is kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -79,8 +80,4 @@ impl CommandIndex<'_> {
 fn failed(error: redis::RedisError) -> Problem {
     let remedy = "the command may have been carried out: retry with the same id";
     Problem::new(REDIS, format!("Redis failed: {error}"), remedy).retry_after(1)
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

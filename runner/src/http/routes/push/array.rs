@@ -8,7 +8,6 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::invalid_job;
 use crate::http::problem::Problem;
 use crate::service::due::DueCheck;
 use crate::service::written_job::{TopicDefaults, WrittenJob};
@@ -46,7 +45,7 @@ impl<'a> JobArray<'a> {
                     Some(field) => format!("[{at}].{field}"),
                     None => format!("[{at}]"),
                 };
-                invalid_job(why).of(field)
+                Problem::from(why).of(field)
             })?;
             jobs.push(job);
         }
