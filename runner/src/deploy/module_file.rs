@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use duebox_sandbox::{
     CompilerProcess, Digest, Grants, Handler, Limits, LoadError, Sandbox, SandboxConfig,
-    SandboxError,
+    SandboxError, SnapshotSeed,
 };
 use tracing::warn;
 
@@ -287,9 +287,23 @@ impl File {
         limits: Limits,
         grants: Grants,
     ) -> Result<Handler, LoadError> {
+        self.load_with_seed(sandbox, limits, grants, None)
+    }
+
+    /// Loads it into the sandbox. If its instances start from a snapshot, the snapshot is taken with this seed.
+    ///
+    /// # Errors
+    /// [`LoadError`] if the sandbox refuses it.
+    pub fn load_with_seed(
+        &self,
+        sandbox: &Sandbox,
+        limits: Limits,
+        grants: Grants,
+        seed: Option<SnapshotSeed>,
+    ) -> Result<Handler, LoadError> {
         match self {
-            Self::Module(bytes) => sandbox.load(bytes, limits, grants),
-            Self::Source(source) => source.load(sandbox, limits, grants),
+            Self::Module(bytes) => sandbox.load_with_seed(bytes, limits, grants, seed),
+            Self::Source(source) => source.load(sandbox, limits, grants, seed),
         }
     }
 }
