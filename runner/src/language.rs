@@ -14,7 +14,7 @@ mod watched;
 use std::path::Path;
 
 use bytes::Bytes;
-use duebox_sandbox::{Digest, Grants, Handler, Limits, LoadError, Sandbox, Script};
+use duebox_sandbox::{Digest, Grants, Handler, Limits, LoadError, Sandbox, Script, SnapshotSeed};
 
 pub use self::error::SourceError;
 pub use self::python::{import_python_from, look_for_engine_in};
@@ -86,7 +86,7 @@ impl SourceHandler {
         self.digest
     }
 
-    /// Evaluates the program.
+    /// Evaluates the program, with the random bytes of a seed if it is given.
     ///
     /// # Errors
     /// [`LoadError`] if its top level fails.
@@ -95,8 +95,9 @@ impl SourceHandler {
         sandbox: &Sandbox,
         limits: Limits,
         grants: Grants,
+        seed: Option<SnapshotSeed>,
     ) -> Result<Handler, LoadError> {
-        let script = self.program.script(self.digest);
+        let script = Script { seed, ..self.program.script(self.digest) };
         sandbox.load_script(&script, limits, grants)
     }
 }
@@ -105,6 +106,7 @@ impl EncodedProgram {
     fn script(&self, digest: Digest) -> Script<'_> {
         let Interpreter { module, digest: interpreter_digest } = &self.interpreter;
         let (interpreter, program) = (&module[..], &self.bytes[..]);
-        Script { interpreter, interpreter_digest: *interpreter_digest, program, digest }
+        let interpreter_digest = *interpreter_digest;
+        Script { interpreter, interpreter_digest, program, digest, seed: None }
     }
 }

@@ -124,6 +124,24 @@ fn deterministic_runs_have_the_same_figures() {
     assert!(bad.err.contains("2026-01-31T12:00:00Z"), "{bad}");
 }
 
+/// Its top level draws too, when it is evaluated.
+const DRAWS: &str = r#"import { result } from "duebox";
+const id = crypto.randomUUID(), luck = Math.random();
+export default function handle() { result(`${id} ${luck} ${Math.random()}`); }
+"#;
+
+#[test]
+fn deterministic_runs_of_a_source_evaluate_it_with_the_same_random_bytes() {
+    let folder = folder("draws.js", DRAWS);
+    let run = |flags: &[&str]| {
+        let ended = invoke(folder.path(), &[&["draws.js", "--json"], flags].concat(), "");
+        assert_eq!(ended.code, Some(0), "{ended}");
+        ended.json().remove(0)
+    };
+    assert_eq!(run(&["--deterministic"]), run(&["--deterministic"]));
+    assert_ne!(run(&[])["result"], run(&[])["result"]);
+}
+
 /// Sends `GET http://127.0.0.1:PORT/?key=KEY` with its secret `key`, of 9 bytes, and returns the body.
 fn asks(port: u16) -> String {
     let head = format!("GET http://127.0.0.1:{port}/?key=");

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,7 @@ use crate::invocation::Invocation;
 use crate::memory_budget::{MemoryBudget, Reclaim};
 use crate::outcome::failure::End;
 use crate::outcome::report::RunReport;
+use crate::snapshot_seed::SnapshotSeed;
 
 /// A module that is ready to run. Clones are the same module. A run keeps its module until it ends.
 #[derive(Clone)]
@@ -62,6 +64,7 @@ impl Shared {
 struct Loaded {
     template: Template,
     digest: Digest,
+    seed: Option<SnapshotSeed>,
     ticker: Arc<Ticker>,
     shared: Shared,
     /// The module in the instance cache.
@@ -71,12 +74,12 @@ struct Loaded {
 impl Handler {
     pub(crate) fn new(
         template: Template,
-        digest: Digest,
+        (digest, seed): (Digest, Option<SnapshotSeed>),
         ticker: Arc<Ticker>,
         shared: Shared,
     ) -> Self {
         let number = shared.next_number();
-        Self(Arc::new(Loaded { template, digest, ticker, shared, number }))
+        Self(Arc::new(Loaded { template, digest, seed, ticker, shared, number }))
     }
 
     /// The same module with other values for `config_read`. Nothing is compiled. Jobs that are running keep
@@ -85,6 +88,17 @@ impl Handler {
         let mut loaded = Loaded::clone(&self.0);
         let grants = Grants { config, ..Grants::clone(&loaded.template.grants) };
         loaded.template.grants = Arc::new(grants);
+        loaded.number = loaded.shared.next_number();
+        Self(Arc::new(loaded))
+    }
+
+    /// The same module with another fuel limit for each job. Nothing is compiled or evaluated. It has an effect
+    /// only if the module was loaded with a fuel limit.
+    pub fn with_fuel(&self, fuel: NonZeroU64) -> Self {
+        let mut loaded = Loaded::clone(&self.0);
+        if loaded.template.limits.fuel.is_some() {
+            loaded.template.limits.fuel = Some(fuel);
+        }
         loaded.number = loaded.shared.next_number();
         Self(Arc::new(loaded))
     }
@@ -102,6 +116,13 @@ impl Handler {
     /// The digest of the module's file.
     pub fn digest(&self) -> Digest {
         self.0.digest
+    }
+
+    /// The seed of the random bytes that were drawn while the module's snapshot was taken, or its program was
+    /// evaluated. `None` for a module without a snapshot. With the same seed, another load gives instances the
+    /// same state, on any machine.
+    pub fn snapshot_seed(&self) -> Option<SnapshotSeed> {
+        self.0.seed
     }
 
     /// The longest payload, in bytes. The caller must check it before [`run`](Self::run), which does not.

@@ -72,7 +72,7 @@
 //!
 //! ```text
 //! sandbox → handler → module → outcome → instance → imports → engine
-//!   → memory_budget · grants · limits · invocation · config · digest · error
+//!   → memory_budget · grants · limits · invocation · config · digest · snapshot_seed · error
 //! ```
 //!
 //! `imports` has one file for each import, which owns the state that it needs. `instance::guest` composes
@@ -92,6 +92,7 @@ mod memory_budget;
 mod module;
 mod outcome;
 mod sandbox;
+mod snapshot_seed;
 
 pub use config::SandboxConfig;
 pub use digest::Digest;
@@ -120,3 +121,4 @@ pub use module::{
 };
 pub use outcome::report::RunReport;
 pub use sandbox::Sandbox;
+pub use snapshot_seed::{InvalidSeed, SnapshotSeed};

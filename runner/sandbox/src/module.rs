@@ -18,6 +18,7 @@ mod interpreter;
 mod outline;
 mod own_binary;
 mod remedy;
+mod seeded_random;
 mod segments;
 mod snapshot;
 

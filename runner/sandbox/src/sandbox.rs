@@ -18,10 +18,11 @@ use crate::instance::template::{ModuleExports, Template};
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
 use crate::module::cache::ModuleCache;
-use crate::module::compile::{Compiled, Compiler, Script, Source};
+use crate::module::compile::{Compiled, Compiler, Evaluated, Script, Source};
 use crate::module::compiler_process::CompilerProcesses;
 use crate::module::engine_context::EngineContexts;
 use crate::module::{CompilerProcess, LoadError, exports};
+use crate::snapshot_seed::SnapshotSeed;
 
 /// Bytes of a page of linear memory.
 const PAGE: usize = 64 << 10;
@@ -110,6 +111,21 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`] says what is wrong with the module, and the remedy.
     pub fn load(&self, bytes: &[u8], limits: Limits, grants: Grants) -> Result<Handler, LoadError> {
+        self.load_with_seed(bytes, limits, grants, None)
+    }
+
+    /// Loads a module like [`load`](Self::load). If it starts from a snapshot, `_initialize` draws the random
+    /// bytes of this seed: the snapshot is the one of the [handler](Handler::snapshot_seed) that had it.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with_seed(
+        &self,
+        bytes: &[u8],
+        limits: Limits,
+        grants: Grants,
+        seed: Option<SnapshotSeed>,
+    ) -> Result<Handler, LoadError> {
         if limits.tables > self.tables_max {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
@@ -121,9 +137,9 @@ impl Sandbox {
             .get(kind)
             .map_err(|error| LoadError::Engine { reason: error.to_string() })?;
         let digest = Digest::of(bytes);
-        let source = Source { bytes, digest, limits: &limits, grants: &grants };
+        let source = Source { bytes, digest, limits: &limits, grants: &grants, seed };
         let compiled = self.compiler.compile(&context, source)?;
-        let Compiled { module, image } = compiled;
+        let Compiled { module, image, seed } = compiled;
         let parts = TemplateParts {
             linked: Linked::Module(context.link(&module)?),
             exports: exports::find(&module)?,
@@ -132,7 +148,8 @@ impl Sandbox {
             code: &module,
         };
         let template = self.template(parts, limits, grants);
-        Ok(Handler::new(template, digest, Arc::clone(&context.ticker), self.shared.clone()))
+        let ticker = Arc::clone(&context.ticker);
+        Ok(Handler::new(template, (digest, seed), ticker, self.shared.clone()))
     }
 
     /// Evaluates a program in its interpreter. Each job starts with the state after that, as with a snapshot:
@@ -152,14 +169,16 @@ impl Sandbox {
             .contexts
             .get(kind)
             .map_err(|error| LoadError::Engine { reason: error.to_string() })?;
-        let (linked, image) = self.compiler.evaluate(&context, script, &limits, &grants)?;
+        let Evaluated { linked, image, seed } =
+            self.compiler.evaluate(&context, script, &limits, &grants)?;
         let (memory, code) = (linked.memory.module().clone(), linked.code.clone());
         // The program has been evaluated: `_initialize` is not called again.
         let exports = ModuleExports { initialize: None, ..exports::find(&code)? };
         let linked = Linked::Interpreter(linked);
         let parts = TemplateParts { linked, exports, image, memory: &memory, code: &code };
         let template = self.template(parts, limits, grants);
-        Ok(Handler::new(template, script.digest, Arc::clone(&context.ticker), self.shared.clone()))
+        let ticker = Arc::clone(&context.ticker);
+        Ok(Handler::new(template, (script.digest, Some(seed)), ticker, self.shared.clone()))
     }
 
     fn template(&self, parts: TemplateParts<'_>, limits: Limits, grants: Grants) -> Template {

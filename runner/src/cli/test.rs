@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use duebox_sandbox::{Sandbox, SandboxConfig};
+use duebox_sandbox::{Sandbox, SandboxConfig, SnapshotSeed};
 
 use self::report::{CaseResult, TestReport};
 use self::suites::Suite;
@@ -104,7 +104,8 @@ fn run_suite(sandbox: &Sandbox, suite: &Suite<'_>, report: &mut TestReport) -> R
     if suite.is_empty() {
         return Ok(());
     }
-    let handler = module_file::load_untested(sandbox, &suite.name, suite.topic);
+    let handler =
+        module_file::load_untested(sandbox, &suite.name, suite.topic, Some(SnapshotSeed::TRIAL));
     let handler = handler
         .map_err(|error| Failure::bad_input(error.problem(), error.remedy().into_owned()))?;
     let name = smoke::topic_of(&suite.name);

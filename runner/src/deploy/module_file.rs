@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use duebox_sandbox::{
     CompilerProcess, Digest, Grants, Handler, Limits, LoadError, Sandbox, SandboxConfig,
-    SandboxError,
+    SandboxError, SnapshotSeed,
 };
 use tracing::warn;
 
@@ -189,7 +189,7 @@ pub fn compiler_process(limits: CompileLimits, program: PathBuf) -> CompilerProc
 /// [`ModuleError`] if the file is unreadable or not the pinned one, if the sandbox refuses it, or if a case
 /// fails.
 pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Handler, ModuleError> {
-    let handler = load_untested(sandbox, name, topic)?;
+    let handler = load_untested(sandbox, name, topic, None)?;
     match smoke::pass(&handler, name, topic) {
         Ok(()) => Ok(handler),
         Err(error) => Err(ModuleError::Smoke {
@@ -201,8 +201,8 @@ pub fn load(sandbox: &Sandbox, name: &impl Display, topic: &Topic) -> Result<Han
     }
 }
 
-/// Reads, checks and compiles the module of a topic or pattern. It blocks, and must not be called on a
-/// runtime's thread.
+/// Reads, checks and compiles the module of a topic or pattern. If its instances start from a snapshot, the snapshot
+/// is taken with this seed. It blocks, and must not be called on a runtime's thread.
 ///
 /// # Errors
 /// [`ModuleError`] if the file is unreadable or not the pinned one, or if the sandbox refuses it.
@@ -210,6 +210,7 @@ pub fn load_untested(
     sandbox: &Sandbox,
     name: &impl Display,
     topic: &Topic,
+    seed: Option<SnapshotSeed>,
 ) -> Result<Handler, ModuleError> {
     let named = name.to_string();
     let Some(path) = topic.handler.clone() else { return Err(ModuleError::None(named)) };
@@ -226,7 +227,8 @@ pub fn load_untested(
     if let Some(pinned) = topic.sha256.filter(|pinned| *pinned != digest) {
         return Err(ModuleError::Pin { topic: named, path, pinned, found: digest });
     }
-    let loaded = file.load(sandbox, topic.limits.clone(), topic.grants.clone());
+    let (limits, grants) = (topic.limits.clone(), topic.grants.clone());
+    let loaded = file.load_with_seed(sandbox, limits, grants, seed);
     loaded.map_err(|error| ModuleError::Refused {
         topic: named,
         path,
@@ -287,9 +289,23 @@ impl File {
         limits: Limits,
         grants: Grants,
     ) -> Result<Handler, LoadError> {
+        self.load_with_seed(sandbox, limits, grants, None)
+    }
+
+    /// Loads it into the sandbox. If its instances start from a snapshot, the snapshot is taken with this seed.
+    ///
+    /// # Errors
+    /// [`LoadError`] if the sandbox refuses it.
+    pub fn load_with_seed(
+        &self,
+        sandbox: &Sandbox,
+        limits: Limits,
+        grants: Grants,
+        seed: Option<SnapshotSeed>,
+    ) -> Result<Handler, LoadError> {
         match self {
-            Self::Module(bytes) => sandbox.load(bytes, limits, grants),
-            Self::Source(source) => source.load(sandbox, limits, grants),
+            Self::Module(bytes) => sandbox.load_with_seed(bytes, limits, grants, seed),
+            Self::Source(source) => source.load(sandbox, limits, grants, seed),
         }
     }
 }

@@ -47,8 +47,8 @@ impl RecordedJob {
         topic.is_fatal(failure.class, attempt, max_attempts).then(|| {
             let redaction = Redaction::of_config(handler.config(), &topic.secrets);
             let run = (&*self.recorder, report);
-            Recording::new(&self.job, handler.digest(), self.started_at_ms, run, &redaction)
-                .to_json()
+            let module = (handler.digest(), handler.snapshot_seed());
+            Recording::new(&self.job, module, self.started_at_ms, run, &redaction).to_json()
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What an attempt read from the host: recorded while it runs, stored with a dead job, and given back by a
 //! replay. Times, random bytes, HTTP responses and the store's answers are kept as they came; secrets are
-//! replaced by placeholders.
+//! replaced by placeholders. Of the random bytes that were drawn while the handler's snapshot was taken, the seed is
+//! kept.
 
 mod calls;
 mod recorder;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duebox_job::{FailureClass, JobId, Outcome, TopicName};
-use duebox_sandbox::{Digest, Invocation, RunReport};
+use duebox_sandbox::{Digest, Invocation, RunReport, SnapshotSeed};
 use serde::{Deserialize, Serialize};
 
 use self::calls::Call;
@@ -32,6 +33,9 @@ pub struct Recording {
     version: u32,
     /// The module that ran, 64 hex digits.
     pub digest: String,
+    /// The seed of its snapshot. `None` for a module without one, and in recordings of versions that kept no seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_seed: Option<SnapshotSeed>,
     /// The attempt, from 1.
     pub attempt: u32,
     /// The attempts that the job had.
@@ -119,7 +123,7 @@ impl Recording {
     /// The recording of an attempt that has ended.
     pub fn new(
         job: &Invocation,
-        digest: Digest,
+        (digest, snapshot_seed): (Digest, Option<SnapshotSeed>),
         recorded_at_ms: u64,
         (recorder, report): (&Recorder, &RunReport),
         redaction: &Redaction,
@@ -133,6 +137,7 @@ impl Recording {
         Self {
             version: VERSION,
             digest: digest.to_string(),
+            snapshot_seed,
             attempt: job.attempt,
             max_attempts: job.max_attempts,
             due_at_ms: job.due_at_ms,
@@ -240,8 +245,8 @@ mod tests {
             retry_after: None,
         };
         let report = RunReport::without_guest(Outcome::Failed(failure));
-        let digest = Digest::of(b"module");
-        Recording::new(&job(), digest, 1_000, (recorder, &report), &redaction()).to_json()
+        let module = (Digest::of(b"module"), None);
+        Recording::new(&job(), module, 1_000, (recorder, &report), &redaction()).to_json()
     }
 
     /// Asks and answers as a run does.

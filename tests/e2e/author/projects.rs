@@ -1,11 +1,14 @@
 //! From an empty folder outside of this repository to an acked job, and to a change that takes over, in each language. A
-//! compiler that is missing fails its test. Each test prints the seconds of each step.
+//! compiler that is missing fails its test. Each test prints the table of the seconds of each step, for the languages that
+//! are done: the last one prints it whole.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use duebox_harness::duebox_binary;
@@ -19,6 +22,11 @@ const FIRST_JOB_MAX: Duration = Duration::from_secs(60);
 const BUSY: u32 = 5;
 /// The folder with the programs that an author has.
 const BIN: &str = "bin";
+
+/// The steps of an author, in their order: columns of the table.
+const STEPS: [&str; 7] = ["new", "build", "check", "test", "dev, acked", "change", "unit tests"];
+/// The seconds of each step, for each language.
+static SECONDS: Mutex<BTreeMap<&str, BTreeMap<&str, f64>>> = Mutex::new(BTreeMap::new());
 
 /// A language, and a change of its template.
 struct Project {
@@ -37,7 +45,7 @@ struct Author {
     dir: TempDir,
     name: &'static str,
     is_compiled: bool,
-    steps: Vec<String>,
+    steps: BTreeMap<&'static str, f64>,
 }
 
 impl Author {
@@ -47,7 +55,7 @@ impl Author {
         fs::create_dir(&bin).unwrap();
         symlink(duebox_binary(), bin.join("duebox")).unwrap();
         symlink(program("redis-server"), bin.join("redis-server")).unwrap();
-        Self { dir, name: "order-close", is_compiled, steps: Vec::new() }
+        Self { dir, name: "order-close", is_compiled, steps: BTreeMap::new() }
     }
 
     /// The search path: `duebox` and a Redis server, and the compilers of this machine if they are needed.
@@ -79,14 +87,15 @@ impl Author {
             .env("CARGO_TARGET_DIR", self.dir.path().join("elsewhere"))
             .output()
             .unwrap();
-        if args[0] != "push" {
-            self.took(args[0], began);
+        if let Some(step) = STEPS.iter().find(|step| **step == args[0]) {
+            self.took(step, began);
         }
         output
     }
 
-    fn took(&mut self, step: &str, began: Instant) {
-        self.steps.push(format!("{step} {:.1} s", began.elapsed().as_secs_f64()));
+    fn took(&mut self, step: &'static str, began: Instant) {
+        assert!(STEPS.contains(&step), "{step}");
+        self.steps.insert(step, began.elapsed().as_secs_f64());
     }
 
     /// Runs `duebox` in the project, which must succeed.
@@ -190,7 +199,6 @@ fn lives(project: &Project) {
     let first = dev.shows("its verdict", |line| line.contains("first verdict of the new code"));
     author.took("change", began);
     let (_, times) = first.split_once("of the new code ").unwrap();
-    author.steps.push(format!("({times})"));
     assert!(dev.terminate().success());
     fs::write(&source, before).unwrap();
     if let Some(command) = project.unit_tests {
@@ -198,7 +206,21 @@ fn lives(project: &Project) {
     }
     // Nothing was built outside of the project.
     assert_eq!(names(&home), [BIN, name]);
-    println!("{}: {}", project.language, author.steps.join(", "));
+    println!("{}: the change took over {times}", project.language);
+    println!("{}", table(project.language, author.steps));
+}
+
+/// The table of the languages that are done, this one with them.
+fn table(language: &'static str, steps: BTreeMap<&'static str, f64>) -> String {
+    let mut seconds = SECONDS.lock().unwrap_or_else(PoisonError::into_inner);
+    seconds.insert(language, steps);
+    let mut lines = vec![format!("| seconds | {} |", STEPS.join(" | "))];
+    lines.push(format!("|---|{}", "--:|".repeat(STEPS.len())));
+    for (language, steps) in &*seconds {
+        let cell = |step| steps.get(step).map_or("-".to_owned(), |time: &f64| format!("{time:.1}"));
+        lines.push(format!("| {language} | {} |", STEPS.map(cell).join(" | ")));
+    }
+    lines.join("\n")
 }
 
 #[test]

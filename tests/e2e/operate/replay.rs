@@ -1,14 +1,17 @@
 //! Record and replay: what the last attempt of a dead job read is kept, and gives the same end again.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use duebox_harness::{duebox_binary, eventually};
 use redis::cmd;
 use serde_json::Value;
 
 use crate::support::fixture::{Fixture, built, topic};
+use crate::support::log::handler_lines;
 use crate::support::producer::push;
 use crate::support::redis_state::key;
 use crate::support::shop::OpenShop;
@@ -32,7 +35,7 @@ fn json(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// Scripts for the handlers of the conformance tests; each ends with a failure.
+/// Scripts for the handlers that run one; each ends with a failure. Other handlers fail by their payload.
 fn scripts(family: &str, origin: &str) -> Vec<String> {
     let own = |scripts: &[&str]| scripts.iter().map(|script| (*script).to_owned()).collect();
     match family {
@@ -53,86 +56,188 @@ fn scripts(family: &str, origin: &str) -> Vec<String> {
                 "send GET http://127.0.0.1:1/; nack unreachable".to_owned(),
             ]
         }
+        "std" => vec![
+            format!("timeout 5s; get {origin}/orders/7; end with an unknown step"),
+            format!("post {origin}/nothing text; get http://127.0.0.1:1/; end"),
+            "read /etc/hostname; list /; write /tmp/a b; end".to_owned(),
+        ],
         _ => vec![String::new()],
     }
 }
 
-/// The handlers of the repository, with their families. Not those of benchmarks (noop, json), of the campaign of faults
-/// (witness) and of the standard library (std).
-/// Nor Python: another evaluation of its program has another hash seed, so the fuel differs.
-const HANDLERS: [(&str, &str); 19] = [
+/// A handler that is tried: its topic, its file, and the kind of its jobs.
+struct Tried {
+    topic: String,
+    file: String,
+    family: &'static str,
+}
+
+/// The handlers of `handlers/`, with the kind of their jobs.
+const HANDLERS: [(&str, &str); 28] = [
     ("echo-rust", "echo"),
     ("echo-go", "echo"),
     ("echo-as", "echo"),
     ("echo-c", "echo"),
     ("echo-js", "echo"),
+    ("echo-py", "echo"),
     ("relay-rust", "relay"),
     ("relay-go", "relay"),
     ("relay-as", "relay"),
     ("relay-c", "relay"),
     ("relay-js", "relay"),
+    ("relay-py", "relay"),
     ("reach-rust", "reach"),
     ("reach-go", "reach"),
     ("reach-as", "reach"),
     ("reach-c", "reach"),
     ("reach-js", "reach"),
-    ("order-close", "shop"),
+    ("reach-py", "reach"),
+    ("order-close", "order"),
     ("shop-activation", "shop"),
-    ("payment-poll", "shop"),
-    ("webhook", "webhook"),
+    ("payment-poll", "payment"),
+    ("webhook", "order"),
+    ("witness", "witness"),
+    ("std-go", "std"),
+    ("json-js", "id"),
+    ("json-py", "id"),
+    ("post-js", "order"),
+    ("post-py", "order"),
 ];
+
+/// These ack without looking at the job, so no job of theirs can die.
+const NEVER_FAIL: [&str; 5] = ["noop-rust", "noop-go", "noop-as", "noop-js", "noop-py"];
+
+/// The handlers of `examples/` that are bound as they are there, with the kind of their jobs.
+const EXAMPLES: [(&str, &str); 7] = [
+    ("python/handlers/order_close.py", "order"),
+    ("python/handlers/payment_poll.py", "payment"),
+    ("typescript/handlers/order-close.ts", "order"),
+    ("typescript/handlers/payment-poll.ts", "payment"),
+    ("flows/place.wat", "place"),
+    ("flows/note.wat", "note"),
+    ("cluster/note.wat", "note"),
+];
+
+/// Failures of each handler: 1,050 in all.
+const EACH: usize = 30;
+
+/// A folder of the repository.
+fn repository(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).canonicalize().unwrap()
+}
 
 /// The file of a handler: its source if it is served as source, or else its module.
 fn file_of(handler: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../handlers").join(handler);
     let source = match handler.rsplit('-').next() {
         Some("js") => "index.ts",
         Some("py") => "main.py",
         _ => return built(handler),
     };
-    folder.join(source).canonicalize().unwrap().display().to_string()
+    repository("handlers").join(handler).join(source).display().to_string()
 }
 
-/// A job that the shop does not know; with another number another job.
-fn payload(handler: &str, number: usize) -> String {
-    match handler {
-        "shop-activation" => format!(
+fn all() -> Vec<Tried> {
+    let handlers = HANDLERS.map(|(name, family)| Tried {
+        topic: name.to_owned(),
+        file: file_of(name),
+        family,
+    });
+    let examples = EXAMPLES.map(|(path, family)| Tried {
+        topic: path.replace(['/', '_'], "-"),
+        file: repository("examples").join(path).display().to_string(),
+        family,
+    });
+    handlers.into_iter().chain(examples).collect()
+}
+
+/// A job that fails; with another number another job.
+fn payload(family: &str, number: usize) -> String {
+    match family {
+        "shop" => format!(
             r#"{{"shop":{{"id":"s-{number}","name":"Bramble","locale":"de","status":"open","goods":0,"opened_at":"2026-01-14T09:00:00Z","owner":{{"name":"Ada","email":"ada@bramble.example"}}}}}}"#
         ),
-        "payment-poll" => format!(r#"{{"payment":{{"id":"none-{number}"}}}}"#),
-        "json-js" | "json-py" => format!(r#"{{"id":{}}}"#, 1_000 + number),
+        "payment" => format!(r#"{{"payment":{{"id":"none-{number}"}}}}"#),
+        "id" => format!(r#"{{"id":{}}}"#, 1_000 + number),
+        // It does not fit into the one page of this handler's memory.
+        "note" => format!("{number:070000}"),
         _ => format!(r#"{{"order":{}}}"#, 1_000 + number),
     }
 }
 
-/// Failures of each handler: 1,026 in all.
-const EACH: usize = 54;
-
 /// The topics of all handlers, with what they may use.
-fn topics(origin: &str) -> [String; HANDLERS.len()] {
-    let grants = format!(
-        "sandbox.http = [\"{origin}\", \"http://127.0.0.1:1\"]\nsandbox.http_private = [\"127.0.0.1\"]\n\
-         sandbox.config = {{ shop = \"SHOP\", url = \"{origin}/nothing\", region = \"eu\" }}\n"
-    );
-    HANDLERS.map(|(name, _)| {
-        // This one sends a message to any shop that exists.
-        let found = if name == "shop-activation" { "/nothing" } else { "" };
-        let grants = grants.replace("SHOP", &format!("{origin}{found}"));
-        topic(name, &file_of(name), &format!("{RECORDED}{grants}"))
-    })
+fn topics(all: &[Tried], origin: &str) -> Vec<String> {
+    let topic_of = |tried: &Tried| {
+        let (shop, url) = match tried.family {
+            // This one sends a message to any shop that exists.
+            "shop" => (format!("{origin}/nothing"), format!("{origin}/nothing")),
+            // This one does what the answer says, which has to be a text.
+            "witness" => (origin.to_owned(), format!("{origin}/orders/7/close")),
+            _ => (origin.to_owned(), format!("{origin}/nothing")),
+        };
+        // This one traps if its follow-ups are refused.
+        let recorded = match tried.family {
+            "place" => RECORDED.replace("[\"*\"]", "[\"other\"]"),
+            _ => RECORDED.to_owned(),
+        };
+        let grants = format!(
+            "sandbox.http = [\"{origin}\", \"http://127.0.0.1:1\"]\nsandbox.http_private = [\"127.0.0.1\"]\n\
+             sandbox.config = {{ shop = \"{shop}\", url = \"{url}\", region = \"eu\" }}\n"
+        );
+        topic(&tried.topic, &tried.file, &format!("{recorded}{grants}"))
+    };
+    all.iter().map(topic_of).collect()
 }
 
 /// Pushes jobs that fail, each with a payload of its own.
-fn push_failures(fixture: &Fixture, origin: &str) {
-    for (name, family) in HANDLERS {
+fn push_failures(fixture: &Fixture, all: &[Tried], origin: &str) {
+    for Tried { topic, family, .. } in all {
         let scripts = scripts(family, origin);
         for (number, script) in scripts.iter().enumerate() {
             let jobs = (EACH - number).div_ceil(scripts.len());
-            let line = |job| payload(name, number * EACH + job) + "\n";
+            let line = |job| payload(family, number * EACH + job) + "\n";
             let file = fixture.write("jobs.ndjson", (0..jobs).map(line).collect::<String>());
             let (file, header) = (format!("@{}", file.display()), format!("script={script}"));
             let id = format!("s{number}");
-            fixture.duebox(&["push", name, &file, "--lines", "--id", &id, "--header", &header]);
+            fixture.duebox(&["push", topic, &file, "--lines", "--id", &id, "--header", &header]);
+        }
+    }
+}
+
+fn is_recorded(fixture: &Fixture, topic: &str, count: usize) {
+    let store = fixture.store();
+    eventually(topic, || {
+        let recorded: usize = store.ask(cmd("HLEN").arg(key(topic, "recordings")));
+        recorded == count
+    });
+}
+
+/// What a replay logged, as a daemon writes it.
+fn log_of(report: &Value) -> Vec<String> {
+    let lines = report["log"].as_array().unwrap().iter();
+    lines.map(|line| line.as_str().unwrap().split_once(": ").unwrap().1.to_owned()).collect()
+}
+
+/// Every handler of the repository is tried, or is listed with the reason why it is not.
+#[test]
+fn no_handler_of_the_repository_is_left_out() {
+    let known: BTreeSet<&str> = HANDLERS.iter().map(|(name, _)| *name).chain(NEVER_FAIL).collect();
+    let sources = ["Cargo.toml", "go.mod", "asconfig.json", "handler.c", "index.ts", "main.py"];
+    for entry in fs::read_dir(repository("handlers")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let is_handler = sources.iter().any(|source| entry.path().join(source).is_file());
+        assert!(!is_handler || known.contains(&*name), "{name} is not replayed");
+    }
+    for entry in fs::read_dir(repository("examples")).unwrap() {
+        let folder = entry.unwrap().file_name().into_string().unwrap();
+        let manifest = repository("examples").join(&folder).join("duebox.toml");
+        let text = fs::read_to_string(manifest).unwrap_or_default();
+        for line in text.lines() {
+            let Some(rest) = line.trim().strip_prefix("handler = \"") else { continue };
+            let file = rest.split('"').next().unwrap();
+            let path = format!("{folder}/{file}");
+            let is_tried = EXAMPLES.iter().any(|(known, _)| *known == path);
+            assert!(is_tried || file.ends_with(".wasm"), "{path} is not replayed");
         }
     }
 }
@@ -141,39 +246,151 @@ fn push_failures(fixture: &Fixture, origin: &str) {
 fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     let fixture = Fixture::new();
     let shop = OpenShop::open();
-    let origin = shop.shop.origin();
-    fixture.manifest("", &topics(&origin));
+    let (origin, all) = (shop.shop.origin(), all());
+    fixture.manifest("", &topics(&all, &origin));
     // Compiles the engines of all languages into the cache, for which a start is not given enough time.
     fixture.duebox(&["check"]);
-    let _daemon = fixture.start();
-    push_failures(&fixture, &origin);
-    let store = fixture.store();
-    for (name, _) in HANDLERS {
-        eventually(name, || {
-            let recorded: usize = store.ask(cmd("HLEN").arg(key(name, "recordings")));
-            recorded == EACH
-        });
+    let daemon = fixture.start();
+    push_failures(&fixture, &all, &origin);
+    for tried in &all {
+        is_recorded(&fixture, &tried.topic, EACH);
+    }
+    let mut logged: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for line in handler_lines(&daemon) {
+        logged.entry((line.topic, line.id)).or_default().push(line.text);
     }
     // Nothing that a replay could ask is there any more.
     drop(shop);
-    let (mut replayed, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-    for (name, _) in HANDLERS {
-        let output = duebox(&fixture, &["replay", name, "--last", "1000", "--json"]);
-        let lines = json(&output);
-        let (summary, reports) = lines.split_last().unwrap();
+    assert!(daemon.terminate().success());
+    let (mut replayed, mut kinds, mut lines) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for Tried { topic, .. } in &all {
+        let began = Instant::now();
+        let output = duebox(&fixture, &["replay", topic, "--last", "1000", "--json"]);
+        let printed = json(&output);
+        let (summary, reports) = printed.split_last().unwrap();
         for report in reports {
-            assert_eq!(report["same"], true, "{name}: {report:#}");
-            assert!(report["recorded"]["fuel"].as_u64() > Some(0), "{name}: {report:#}");
+            assert_eq!(report["same"], true, "{topic}: {report:#}");
+            assert!(report["recorded"]["fuel"].as_u64() > Some(0), "{topic}: {report:#}");
             assert_eq!(report["recorded"], report["now"]);
-            kinds.insert((name, report["recorded"].to_string()));
-            let id = report["id"].as_str().unwrap();
-            assert!(replayed.insert((name, id.to_owned())), "{name}: {report:#}");
+            kinds.insert((topic.clone(), report["recorded"].to_string()));
+            let job = (topic.clone(), report["id"].as_str().unwrap().to_owned());
+            let log = log_of(report);
+            assert_eq!(log, logged.remove(&job).unwrap_or_default(), "{topic}: {report:#}");
+            lines += log.len();
+            assert!(replayed.insert(job), "{topic}: {report:#}");
         }
-        assert_eq!(summary["same"], EACH, "{name}: {summary}");
+        assert_eq!(summary["same"], EACH, "{topic}: {summary}");
         assert!(output.status.success());
+        println!("{topic}: {EACH} in {:.2} s", began.elapsed().as_secs_f64());
     }
-    assert_eq!(replayed.len(), 1_026);
-    println!("{} failures with {} different ends", replayed.len(), kinds.len());
+    assert_eq!(replayed.len(), 1_050);
+    println!(
+        "{} failures of {} handlers with {} different ends and {lines} lines",
+        replayed.len(),
+        all.len(),
+        kinds.len()
+    );
+}
+
+/// Programs that keep in their snapshot what they drew while it was taken, and read it in each job.
+const DREW_PY: &str = r#"import random
+import uuid
+from duebox import log, nack, random as draw
+
+NAMES = {f"name {number}" for number in range(40)}
+ID, TOKEN, LUCK = uuid.uuid4(), draw(8), random.random()
+
+
+def handle(job):
+    log.info(f"{ID} {TOKEN.hex()} {LUCK} {random.random()}")
+    return nack(f"{ID} {len(NAMES)}")
+"#;
+const DREW_JS: &str = r#"import { log, nack } from "duebox";
+const id = crypto.randomUUID(), luck = Math.random();
+export default function handle() {
+  log.info(`${id} ${luck} ${Math.random()}`);
+  return nack(id);
+}
+"#;
+const DREW_WAT: &str = r#"(module
+  (import "duebox_v1" "random" (func $random (param i32 i32)))
+  (import "duebox_v1" "reason" (func $reason (param i32 i32)))
+  (memory (export "memory") 1)
+  (global $letter (mut i32) (i32.const 0))
+  ;; A reason of 1 to 256 letters, and as many rounds of a loop.
+  (func (export "_initialize")
+    (call $random (i32.const 0) (i32.const 4))
+    (global.set $letter (i32.load8_u (i32.const 0)))
+    (memory.fill (i32.const 0) (i32.add (i32.const 97) (i32.rem_u (i32.load8_u (i32.const 1)) (i32.const 26)))
+      (i32.const 256)))
+  (func (export "handle") (param i32) (result i32)
+    (local $round i32)
+    (loop $again
+      (local.set $round (i32.add (local.get $round) (i32.const 1)))
+      (br_if $again (i32.lt_u (local.get $round) (global.get $letter))))
+    (call $reason (i32.const 0) (i32.add (global.get $letter) (i32.const 1)))
+    (i32.const 1)))"#;
+
+#[test]
+fn what_a_snapshot_drew_is_replayed_on_another_machine() {
+    let fixture = Fixture::new();
+    let shared = "sandbox.fuel = 100_000_000_000\nrecord = \"failures\"\nmax_attempts = 1\nbreaker = { failures = 0 }\n";
+    fixture.write("drew.py", DREW_PY);
+    fixture.write("drew.js", DREW_JS);
+    fixture.write("drew.wat", DREW_WAT);
+    let snapshot = format!("{shared}snapshot = true\n");
+    let topics = [
+        topic("py", "drew.py", shared),
+        topic("js", "drew.js", shared),
+        topic("wat", "drew.wat", &snapshot),
+        topic("go", &built("echo-go"), &snapshot),
+    ];
+    let names = ["py", "js", "wat", "go"];
+    // The snapshots of modules are in this cache.
+    fixture.manifest("cache = \"cache\"", &topics);
+    fixture.duebox(&["check"]);
+    for life in 1..=2 {
+        let daemon = fixture.start();
+        for name in names {
+            for job in 0..3 {
+                let (id, header) = (format!("{life}-{job}"), "script=random; nack no");
+                fixture.duebox(&["push", name, "{}", "--id", &id, "--header", header]);
+            }
+            is_recorded(&fixture, name, life * 3);
+        }
+        assert!(daemon.terminate().success());
+        if life == 1 {
+            fs::remove_dir_all(fixture.path("cache")).unwrap();
+        }
+    }
+    // Another machine: its cache is empty.
+    for cache in ["cache", "another"] {
+        fixture.manifest(&format!("cache = \"{cache}\""), &topics);
+        for name in names {
+            let output = duebox(&fixture, &["replay", name, "--last", "10", "--json"]);
+            let lines = json(&output);
+            let (summary, reports) = lines.split_last().unwrap();
+            assert_eq!(summary["same"], 6, "{name}: {lines:#?}");
+            let reasons: BTreeSet<String> =
+                reports.iter().map(|report| report["recorded"]["reason"].to_string()).collect();
+            // Each life drew for itself, and all jobs of a life start from what it drew.
+            assert_eq!(reasons.len(), if name == "go" { 1 } else { 2 }, "{name}: {reasons:?}");
+            let logs: BTreeSet<String> =
+                reports.iter().map(|report| report["log"].to_string()).collect();
+            let logs_max = if name == "wat" || name == "go" { 1 } else { 6 };
+            assert_eq!(logs.len(), logs_max, "each job draws for itself: {name}: {logs:?}");
+        }
+    }
+    // A version that kept no seed has recorded this.
+    let (store, recordings) = (fixture.store(), key("js", "recordings"));
+    let text: String = store.ask(cmd("HGET").arg(&recordings).arg("2-0"));
+    let mut old: Value = serde_json::from_str(&text).unwrap();
+    assert!(old.as_object_mut().unwrap().remove("snapshot_seed").is_some(), "{text}");
+    let _: usize = store.ask(cmd("HSET").arg(&recordings).arg("2-0").arg(old.to_string()));
+    let report = json(&duebox(&fixture, &["replay", "js", "2-0", "--json"])).remove(0);
+    assert_eq!((&report["lacks_seed"], &report["same"]), (&true.into(), &false.into()));
+    let shown = String::from_utf8(duebox(&fixture, &["replay", "js", "2-0"]).stdout).unwrap();
+    assert!(shown.contains("an older duebox recorded it"), "{shown}");
 }
 
 /// Reads a value of its store, the clock and a secret; nacks unless the value is `open`.
@@ -245,19 +462,25 @@ fn another_module_departs_or_passes_and_the_job_is_requeued() {
 #[test]
 fn attempts_that_ran_out_of_time_replay_in_no_time() {
     let fixture = Fixture::new();
+    fixture.write("spins.py", "def handle(job):\n    while True:\n        pass\n");
+    fixture.write("spins.js", "export default function handle() { for (;;) {} }\n");
     let spins = r#"(module (memory (export "memory") 1)
       (func (export "handle") (param i32) (result i32) (loop $again (br $again)) (i32.const 0)))"#;
     fixture.write("spins.wat", spins);
-    fixture.manifest("", &[topic("spins", "spins.wat", &format!("{RECORDED}ttr = \"300ms\"\n"))]);
+    let keys = format!("{RECORDED}ttr = \"300ms\"\n");
+    let names = ["wat", "js", "py"];
+    let topics = names.map(|name| topic(name, &format!("spins.{name}"), &keys));
+    fixture.manifest("", &topics);
+    fixture.duebox(&["check"]);
     let _daemon = fixture.start();
-    push(&fixture, "spins", "a", 0);
-    eventually("the recording", || {
-        fixture.store().ask::<usize>(cmd("HLEN").arg(key("spins", "recordings"))) == 1
-    });
-    let output = duebox(&fixture, &["replay", "spins", "a", "--json"]);
-    let report = &json(&output)[0];
-    assert_eq!(report["same"], true, "{report:#}");
-    assert_eq!(report["now"]["verdict"], "timeout");
+    for name in names {
+        push(&fixture, name, "a", 0);
+        is_recorded(&fixture, name, 1);
+        let output = duebox(&fixture, &["replay", name, "a", "--json"]);
+        let report = &json(&output)[0];
+        assert_eq!(report["same"], true, "{report:#}");
+        assert_eq!(report["now"]["verdict"], "timeout");
+    }
 }
 
 #[test]

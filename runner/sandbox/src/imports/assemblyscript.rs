@@ -93,7 +93,7 @@ pub(crate) fn link<T: HasLog + HasInstanceClock>(linker: &mut Linker<T>) -> wasm
 fn seed<T: GuestState>(guest: &T) -> f64 {
     let mut bytes = [0; 8];
     let interceptor = guest.interceptor();
-    if !interceptor.is_some_and(|it| intercept::random(&**it, &mut bytes)) {
+    if !interceptor.is_some_and(|it| it.fill_random(&mut bytes)) {
         rand::rng().fill_bytes(&mut bytes);
         if let Some(interceptor) = interceptor {
             let answer = HostAnswer::Random(Bytes::copy_from_slice(&bytes));

@@ -20,6 +20,19 @@ pub trait Interceptor: Send + Sync {
 
     /// The host has answered a call for which [`answer`](Self::answer) returned `None`.
     fn answered(&self, request: &HostRequest<'_>, answer: &HostAnswer);
+
+    /// Fills with random bytes. Returns `false` if the host is to draw them. By default they are the
+    /// [`answer`](Self::answer).
+    fn fill_random(&self, target: &mut [u8]) -> bool {
+        let Some(HostAnswer::Random(bytes)) = self.answer(&HostRequest::Random(target.len()))
+        else {
+            return false;
+        };
+        let count = bytes.len().min(target.len());
+        target[..count].copy_from_slice(&bytes[..count]);
+        target[count..].fill(0);
+        true
+    }
 }
 
 /// What a guest asks the host for.
@@ -137,18 +150,6 @@ pub(crate) fn clock(
     let value = host();
     interceptor.answered(&request, &HostAnswer::Clock(value));
     value
-}
-
-/// Fills with random bytes of the interceptor. Returns `false` if the host is to draw them.
-pub(crate) fn random(interceptor: &dyn Interceptor, target: &mut [u8]) -> bool {
-    let Some(HostAnswer::Random(bytes)) = interceptor.answer(&HostRequest::Random(target.len()))
-    else {
-        return false;
-    };
-    let count = bytes.len().min(target.len());
-    target[..count].copy_from_slice(&bytes[..count]);
-    target[count..].fill(0);
-    true
 }
 
 /// The result of a call that waits: the interceptor's, or else the host's.

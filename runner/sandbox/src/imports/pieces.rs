@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use rand::Rng as _;
 
-use crate::imports::intercept::{self, HostAnswer, HostRequest, MaybeInterceptor};
+use crate::imports::intercept::{HostAnswer, HostRequest, MaybeInterceptor};
 
 /// Bytes that are copied or filled at once.
 const PIECE: usize = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) async fn copied(source: &[u8]) -> Vec<u8> {
 
 /// Fills with random bytes.
 pub(crate) async fn fill_random(interceptor: MaybeInterceptor, target: &mut [u8]) {
-    if interceptor.as_deref().is_some_and(|it| intercept::random(it, target)) {
+    if interceptor.as_deref().is_some_and(|it| it.fill_random(target)) {
         return;
     }
     for (index, piece) in target.chunks_mut(PIECE).enumerate() {

@@ -9,7 +9,7 @@ use std::fs::{DirBuilder, File};
 use std::hash::{Hash as _, Hasher};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -204,6 +204,14 @@ impl ModuleCache {
     }
 }
 
+/// The last bytes that were stored in a file of the cache.
+pub(crate) fn last_bytes<const COUNT: usize>(file: &File) -> io::Result<[u8; COUNT]> {
+    let stored = file.metadata()?.len().saturating_sub(TRAILER as u64);
+    let mut bytes = [0; COUNT];
+    file.read_exact_at(&mut bytes, stored.saturating_sub(COUNT as u64))?;
+    Ok(bytes)
+}
+
 fn open_dir(path: &Path) -> Result<OwnedFd, CacheDirError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -291,6 +299,7 @@ mod tests {
         assert!(cache.find(&key(2)).is_none());
         assert_eq!(names(&path), [key(1).0]);
         assert!(found(&ModuleCache::open(&path).unwrap(), 1).starts_with(b"code"));
+        assert_eq!(&last_bytes(&cache.find(&key(1)).unwrap()).unwrap(), b"de");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::engine;
 use crate::error::SandboxError;
 use crate::grants::Grants;
 use crate::limits::Limits;
+use crate::snapshot_seed::SnapshotSeed;
 
 /// What compile threads add to the nice value of the daemon.
 const COMPILE_NICE: i32 = 5;
@@ -23,8 +24,8 @@ const NICE_MAX: i32 = 19;
 /// A checked module to compile.
 pub(super) struct CompileTask<'a> {
     pub(super) binary: &'a [u8],
-    /// Whether the code is that of the module's snapshot.
-    pub(super) takes_snapshot: bool,
+    /// The seed of the snapshot, if the code is that of the module's snapshot.
+    pub(super) snapshot: Option<SnapshotSeed>,
     /// Whether it is an interpreter of Duebox itself, and not a module of a topic.
     pub(super) is_interpreter: bool,
     pub(super) limits: &'a Limits,
@@ -59,14 +60,15 @@ impl CodeGenerator {
         task: &CompileTask<'_>,
     ) -> Result<Vec<u8>, LoadError> {
         let counts_fuel = context.kind.counts_fuel;
-        if !task.takes_snapshot {
+        let Some(seed) = task.snapshot else {
             return self.precompile(task.binary, counts_fuel).map_err(invalid);
-        }
+        };
         let running = context.ticker.run();
-        let image = snapshot::take(task.binary, task.limits, task.grants, |instrumented| {
-            let code = self.precompile(instrumented, counts_fuel).map_err(invalid)?;
-            context.link(&deserialize(&context.engine, &code).map_err(invalid)?)
-        })?;
+        let image =
+            snapshot::take(task.binary, task.limits, (task.grants, seed), |instrumented| {
+                let code = self.precompile(instrumented, counts_fuel).map_err(invalid)?;
+                context.link(&deserialize(&context.engine, &code).map_err(invalid)?)
+            })?;
         drop(running);
         self.precompile(&image, counts_fuel).map_err(invalid)
     }

@@ -14,7 +14,7 @@ use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
 use super::interpreter::{self, Interpreter};
-use super::{check, code, evaluate, own_binary, snapshot};
+use super::{cache, check, code, evaluate, own_binary, snapshot};
 use crate::digest::Digest;
 use crate::engine::EngineKind;
 use crate::error::SandboxError;
@@ -22,6 +22,7 @@ use crate::grants::Grants;
 use crate::instance::linked::LinkedInterpreter;
 use crate::instance::reset::SnapshotImage;
 use crate::limits::Limits;
+use crate::snapshot_seed::SnapshotSeed;
 
 /// The longest line of an error in a module's text that is shown, in characters.
 const TEXT_LINE_MAX: usize = 120;
@@ -35,6 +36,8 @@ pub(crate) struct Source<'a> {
     pub(crate) digest: Digest,
     pub(crate) limits: &'a Limits,
     pub(crate) grants: &'a Grants,
+    /// The seed of its snapshot; `None` takes the snapshot of the cache, or draws a seed.
+    pub(crate) seed: Option<SnapshotSeed>,
 }
 
 /// A compiled module.
@@ -42,6 +45,15 @@ pub(crate) struct Compiled {
     pub(crate) module: Module,
     /// The state to which instances can be reset, if the module starts from a snapshot.
     pub(crate) image: Option<SnapshotImage>,
+    /// The seed of the snapshot.
+    pub(crate) seed: Option<SnapshotSeed>,
+}
+
+/// An interpreter with an evaluated program.
+pub(crate) struct Evaluated {
+    pub(crate) linked: LinkedInterpreter,
+    pub(crate) image: Option<SnapshotImage>,
+    pub(crate) seed: SnapshotSeed,
 }
 
 /// A program in a language that an interpreter runs.
@@ -55,6 +67,8 @@ pub struct Script<'a> {
     pub program: &'a [u8],
     /// What identifies the handler: a digest of the program and its interpreter.
     pub digest: Digest,
+    /// The seed of the random bytes that the program draws while it is evaluated; `None` draws a seed.
+    pub seed: Option<SnapshotSeed>,
 }
 
 /// An interpreter before it has evaluated a program.
@@ -104,19 +118,59 @@ impl Compiler {
     ) -> Result<Compiled, LoadError> {
         let binary = to_binary(source.bytes, source.limits)?;
         check::check(&binary, source.limits, source.grants)?;
-        let takes_snapshot = snapshot::is_needed(source.limits, &binary);
-        let cached = self.cache_entry(context, source, takes_snapshot);
-        let module = self.cached_or(context, cached, || {
-            code::check(&binary)?;
-            let Source { limits, grants, .. } = source;
-            let (binary, is_interpreter) = (&*binary, false);
-            let task = CompileTask { binary, takes_snapshot, is_interpreter, limits, grants };
-            self.generate(context, &task)
-        })?;
+        let (module, seed) = if snapshot::is_needed(source.limits, &binary) {
+            let (module, seed) = self.snapshot(context, source, &binary)?;
+            (module, Some(seed))
+        } else {
+            let cache = self.cache.as_ref();
+            let cached =
+                cache.map(|cache| (cache, CacheKey::new(&context.engine, source.digest, "plain")));
+            let generate = || self.generate_checked(context, source, &binary, None);
+            (self.cached_or(context, cached, generate)?, None)
+        };
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let image = if takes_snapshot { SnapshotImage::of(&module) } else { None };
-        Ok(Compiled { module, image })
+        let image = seed.and_then(|_| SnapshotImage::of(&module));
+        Ok(Compiled { module, image, seed })
+    }
+
+    /// The snapshot of a module with its seed: of the cache, or a new one. A new one with a seed that is given
+    /// does not replace the one of the cache.
+    fn snapshot(
+        &self,
+        context: &EngineContext,
+        source: Source<'_>,
+        binary: &[u8],
+    ) -> Result<(Module, SnapshotSeed), LoadError> {
+        let shared = self.snapshot_entry(context, source, None);
+        let own = source.seed.and_then(|seed| self.snapshot_entry(context, source, Some(seed)));
+        for (cache, key) in shared.iter().chain(&own) {
+            if let Some(found) = cached_snapshot(context, cache, key)
+                && source.seed.is_none_or(|seed| seed == found.1)
+            {
+                return Ok(found);
+            }
+        }
+        let seed = source.seed.unwrap_or_else(SnapshotSeed::draw);
+        let code = self.generate_checked(context, source, binary, Some(seed))?;
+        let entry = if source.seed.is_some() { own } else { shared };
+        if let Some((cache, key)) = entry {
+            cache.insert(&key, &[&code[..], &seed.bytes()].concat());
+        }
+        Ok((deserialize(&context.engine, &code).map_err(invalid)?, seed))
+    }
+
+    fn generate_checked(
+        &self,
+        context: &EngineContext,
+        source: Source<'_>,
+        binary: &[u8],
+        snapshot: Option<SnapshotSeed>,
+    ) -> Result<Vec<u8>, LoadError> {
+        code::check(binary)?;
+        let Source { limits, grants, .. } = source;
+        let task = CompileTask { binary, snapshot, is_interpreter: false, limits, grants };
+        self.generate(context, &task)
     }
 
     /// A program in an interpreter: compiles the interpreter, unless that has been done, and evaluates the
@@ -127,16 +181,17 @@ impl Compiler {
         script: &Script<'_>,
         limits: &Limits,
         grants: &Grants,
-    ) -> Result<(LinkedInterpreter, Option<SnapshotImage>), LoadError> {
+    ) -> Result<Evaluated, LoadError> {
         let CompiledInterpreter { code, memory, .. } = self.interpreter(context, script)?;
         let memory = context.link(&memory)?;
         let linker = Arc::clone(&context.linker);
         let start = LinkedInterpreter { memory, code, linker };
-        let content = evaluate::evaluate(context, &start, script.program, limits, grants)?;
+        let seed = script.seed.unwrap_or_else(SnapshotSeed::draw);
+        let content = evaluate::evaluate(context, &start, script.program, limits, (grants, seed))?;
         let memory = self.memory(context, &interpreter::memory_module(&content))?;
         let memory = context.link(&memory)?;
         let image = SnapshotImage::of(&start.code);
-        Ok((LinkedInterpreter { memory, ..start }, image))
+        Ok(Evaluated { linked: LinkedInterpreter { memory, ..start }, image, seed })
     }
 
     /// An interpreter. All its programs share its code.
@@ -161,7 +216,7 @@ impl Compiler {
                 Limits { fuel: context.kind.counts_fuel.then_some(NonZeroU64::MAX), ..limits };
             let task = CompileTask {
                 binary: &code,
-                takes_snapshot: false,
+                snapshot: None,
                 is_interpreter: true,
                 limits: &limits,
                 grants: &grants,
@@ -179,7 +234,7 @@ impl Compiler {
         let (limits, grants) = (Limits::default(), Grants::default());
         let task = CompileTask {
             binary,
-            takes_snapshot: false,
+            snapshot: None,
             is_interpreter: true,
             limits: &limits,
             grants: &grants,
@@ -222,27 +277,37 @@ impl Compiler {
         }
     }
 
-    /// The cache, and the key of the module. A snapshot depends on the imports that `_initialize` calls, so its
-    /// key contains the binary that took it. A snapshot may contain data of the environment or of a granted
-    /// file, which may be secret or change. With one of them it is not written to disk.
-    fn cache_entry(
+    /// The cache, and the key of the snapshot that all loads share, or of the one with this seed. A snapshot
+    /// depends on the imports that `_initialize` calls, so its key contains the binary that took it. A snapshot
+    /// may contain data of the environment or of a granted file, which may be secret or change. With one of
+    /// them it is not written to disk.
+    fn snapshot_entry(
         &self,
         context: &EngineContext,
         source: Source<'_>,
-        takes_snapshot: bool,
+        seed: Option<SnapshotSeed>,
     ) -> Option<(&ModuleCache, CacheKey)> {
         let cache = self.cache.as_ref()?;
         let Source { digest, limits, grants, .. } = source;
-        let form = match takes_snapshot {
-            false => "plain".to_owned(),
-            true if grants.env.is_empty() && grants.dirs.is_empty() => {
-                let (fuel, binary) = (limits.fuel.map_or(0, u64::from), own_binary::fingerprint()?);
-                format!("snapshot {} {} {fuel} {binary}", limits.memory, limits.tables)
-            }
-            true => return None,
-        };
+        if !grants.env.is_empty() || !grants.dirs.is_empty() {
+            return None;
+        }
+        let (fuel, binary) = (limits.fuel.map_or(0, u64::from), own_binary::fingerprint()?);
+        let seed = seed.map(String::from).unwrap_or_default();
+        let form = format!("seeded {} {} {fuel} {binary} {seed}", limits.memory, limits.tables);
         Some((cache, CacheKey::new(&context.engine, digest, &form)))
     }
+}
+
+/// A snapshot of the cache. Its seed follows the code.
+fn cached_snapshot(
+    context: &EngineContext,
+    cache: &ModuleCache,
+    key: &CacheKey,
+) -> Option<(Module, SnapshotSeed)> {
+    let file = cache.find(key)?;
+    let seed = SnapshotSeed::of_bytes(cache::last_bytes(&file).ok()?);
+    Some((deserialize_file(&context.engine, file).ok()?, seed))
 }
 
 /// The file as a binary module. A text module is parsed.

@@ -1,7 +1,8 @@
 //! Evaluates a program in its interpreter: once, when the handler is loaded. What remains is the memory that all
 //! its instances start with.
 //!
-//! While it is evaluated there is no job, and the clock is frozen. Only `log` and `random` work.
+//! While it is evaluated there is no job, and the clock is frozen. Only `log` and `random` work; random
+//! bytes come from the seed of the snapshot.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::instance::limit_store;
 use crate::instance::linked::{LinkedInterpreter, MEMORY};
 use crate::limits::Limits;
 use crate::outcome::failure::End;
+use crate::snapshot_seed::SnapshotSeed;
 
 /// The memory of the interpreter after it has evaluated a program. Blocks, for as long as the program's top level
 /// runs.
@@ -25,13 +27,13 @@ pub(super) fn evaluate(
     linked: &LinkedInterpreter,
     program: &[u8],
     limits: &Limits,
-    grants: &Grants,
+    (grants, seed): (&Grants, SnapshotSeed),
 ) -> Result<Vec<u8>, LoadError> {
     let _running = context.ticker.run();
     let work = || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().build().map_err(|_| SnapshotError::Thread)?;
-        runtime.block_on(run(linked, program, limits, grants))
+        runtime.block_on(run(linked, program, limits, (grants, seed)))
     };
     // On its own thread: the caller may be inside a runtime.
     let evaluated = std::thread::scope(|scope| {
@@ -49,10 +51,10 @@ async fn run(
     linked: &LinkedInterpreter,
     program: &[u8],
     limits: &Limits,
-    grants: &Grants,
+    (grants, seed): (&Grants, SnapshotSeed),
 ) -> Result<Vec<u8>, LoadError> {
     let memory_export = linked.code.get_export_index(MEMORY);
-    let guest = snapshot::guest_without_job(memory_export, limits, Arc::new(grants.clone()))?;
+    let guest = snapshot::guest_without_job(memory_export, limits, Arc::new(grants.clone()), seed)?;
     let mut store = Store::try_new(linked.code.engine(), guest).map_err(snapshot::refused)?;
     limit_store(&mut store);
     store.set_epoch_deadline(1);

@@ -1,7 +1,8 @@
 //! Takes a snapshot of a module: runs `_initialize` once, and writes memory and globals into a new module.
 //!
 //! Every job still has its own instance, which starts from that image. While the snapshot is taken there is
-//! no job, and the clock is frozen. Random numbers that `_initialize` draws are the same for every job.
+//! no job, and the clock is frozen. Random numbers that `_initialize` draws are the same for every job, and come from the
+//! seed of the snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +15,12 @@ use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
 
 use super::error::{LoadError, SnapshotError};
 use super::exports;
+use super::seeded_random::SeededRandom;
 use super::segments;
 use crate::digest::Digest;
 use crate::grants::Grants;
 use crate::imports::clock::InstanceClock;
+use crate::imports::intercept::Interceptor;
 use crate::imports::log::{JobContext, JobLog, Level, LogSink};
 use crate::imports::services::HostServices;
 use crate::imports::wasi;
@@ -28,6 +31,7 @@ use crate::invocation::Invocation;
 use crate::limits::Limits;
 use crate::memory_budget::{MemoryAccount, MemoryBudget};
 use crate::outcome::failure::{self, End};
+use crate::snapshot_seed::SnapshotSeed;
 
 const INITIALIZE: &str = "_initialize";
 /// The time limit of `_initialize`.
@@ -50,7 +54,7 @@ pub(super) fn is_needed(limits: &Limits, binary: &[u8]) -> bool {
 pub(super) fn take(
     binary: &[u8],
     limits: &Limits,
-    grants: &Grants,
+    (grants, seed): (&Grants, SnapshotSeed),
     link: impl Fn(&[u8]) -> Result<InstancePre<Guest>, LoadError> + Sync,
 ) -> Result<Vec<u8>, LoadError> {
     let merged = segments::merge(binary);
@@ -63,7 +67,7 @@ pub(super) fn take(
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().build().map_err(|error| refused(error.into()))?;
         runtime.block_on(async {
-            let mut state = initialize(&linked, limits, grants).await?;
+            let mut state = initialize(&linked, limits, (grants, seed)).await?;
             write_module(&wizer, &context, &mut state).await
         })
     };
@@ -102,10 +106,10 @@ struct InitializedState {
 async fn initialize(
     linked: &InstancePre<Guest>,
     limits: &Limits,
-    grants: &Grants,
+    (grants, seed): (&Grants, SnapshotSeed),
 ) -> Result<InitializedState, LoadError> {
     let memory_export = exports::memory(linked.module());
-    let guest = guest_without_job(memory_export, limits, Arc::new(grants.clone()))?;
+    let guest = guest_without_job(memory_export, limits, Arc::new(grants.clone()), seed)?;
     let mut store = Store::try_new(linked.module().engine(), guest).map_err(refused)?;
     limit_store(&mut store);
     store.set_epoch_deadline(1);
@@ -138,11 +142,12 @@ pub(super) fn reason(end: End, guest: &mut Guest) -> String {
     }
 }
 
-/// A guest without a job and with a frozen clock.
+/// A guest without a job, with a frozen clock and with random bytes of the seed.
 pub(super) fn guest_without_job(
     memory_export: Option<ModuleExport>,
     limits: &Limits,
     grants: Arc<Grants>,
+    seed: SnapshotSeed,
 ) -> Result<Guest, LoadError> {
     let invalid = |reason: String| SnapshotError::Unsupported { reason };
     let id = JobId::new("snapshot").map_err(|error| invalid(error.to_string()))?;
@@ -169,7 +174,9 @@ pub(super) fn guest_without_job(
         fuel: limits.fuel,
         memory_export,
     };
-    let services = Arc::new(HostServices::with_logs(sink));
+    let random: Arc<dyn Interceptor> = Arc::new(SeededRandom::new(seed));
+    let services =
+        Arc::new(HostServices { interceptor: Some(random), ..HostServices::with_logs(sink) });
     let mut guest = Guest::new(setup, Attempt { invocation, log, services, began: Instant::now() });
     guest.instance_clock = InstanceClock::Frozen;
     Ok(guest)

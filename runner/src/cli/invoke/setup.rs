@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duebox_job::TopicName;
-use duebox_sandbox::{Grants, Handler, Limits, LoadError, Sandbox, SandboxConfig};
+use duebox_sandbox::{Grants, Handler, Limits, LoadError, Sandbox, SandboxConfig, SnapshotSeed};
 
 use super::InvokeArgs;
 use super::grants::flags_for;
@@ -41,6 +41,8 @@ pub(super) struct InvokeSetup {
     /// Where compiled modules are kept without a manifest, if the handler is a source: its interpreter takes
     /// seconds to compile.
     cache: Option<CacheFolder>,
+    /// The seed of the module's snapshot, if it is fixed.
+    seed: Option<SnapshotSeed>,
 }
 
 impl InvokeSetup {
@@ -63,6 +65,7 @@ impl InvokeSetup {
         setup.limits.fuel = args.fuel.map_or(setup.limits.fuel, NonZeroU64::new);
         if args.trial.deterministic {
             setup.limits.fuel = setup.limits.fuel.or(FUEL_COUNTED);
+            setup.seed = Some(SnapshotSeed::TRIAL);
         }
         setup.ttr = args.ttr.unwrap_or(setup.ttr);
         Ok(setup)
@@ -81,6 +84,7 @@ impl InvokeSetup {
             secrets: BTreeSet::new(),
             runner: None,
             cache: Language::of(module).and_then(|_| CacheFolder::of_user(&common.environment())),
+            seed: None,
         })
     }
 
@@ -106,6 +110,7 @@ impl InvokeSetup {
             secrets: secrets.into_keys().collect(),
             runner: Some(manifest.runner),
             cache: None,
+            seed: None,
         })
     }
 
@@ -144,7 +149,8 @@ impl InvokeSetup {
                 Failure::bad_input(format!("handler {file}: {error}"), LANGUAGES_HINT)
             }
         })?;
-        module.load(&sandbox, limits.clone(), self.grants.clone()).map_err(|error| {
+        let grants = self.grants.clone();
+        module.load_with_seed(&sandbox, limits.clone(), grants, self.seed).map_err(|error| {
             let hint = match &error {
                 LoadError::NotGranted(missing) => flags_for(missing),
                 refused => refused.remedy().into_owned(),

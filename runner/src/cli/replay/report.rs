@@ -6,6 +6,10 @@ use serde::Serialize;
 use crate::cli::support::output;
 use crate::observe::recording::{AttemptEnd, Departure, Recording};
 
+/// What is shown of a recording without the seed of its snapshot.
+const LACKS_SEED: &str =
+    "an older duebox recorded it, without the seed of its snapshot; the fuel may differ";
+
 /// What came of one replay; the JSON output.
 #[derive(Serialize)]
 pub(super) struct ReplayReport {
@@ -22,6 +26,9 @@ pub(super) struct ReplayReport {
     departures: Vec<Departure>,
     /// The module is not the recorded one.
     pub(super) is_other_module: bool,
+    /// The handler starts from a snapshot, and the recording has no seed of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) lacks_seed: bool,
     /// Config values that the attempt read and that are not set now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) missing_config: Vec<String>,
@@ -60,6 +67,7 @@ impl ReplayReport {
             same: false,
             departures: Vec::new(),
             is_other_module: false,
+            lacks_seed: false,
             missing_config: Vec::new(),
             log: Vec::new(),
             requeued: None,
@@ -103,6 +111,9 @@ impl ReplayReport {
         }
         for name in &self.missing_config {
             fields.push(("config", format!("{name} was read and is not set now")));
+        }
+        if self.lacks_seed {
+            fields.push(("seed", LACKS_SEED.to_owned()));
         }
         fields.extend(self.log.iter().map(|line| ("log", line.clone())));
         let result = match (self.same, self.is_acked()) {

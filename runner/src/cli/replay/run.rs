@@ -1,5 +1,6 @@
 //! Runs one recorded attempt again.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use duebox_job::{JobId, TopicName};
 use duebox_queue::Queue;
 use duebox_sandbox::{
     Handler, HostServices, Interrupt, JobContext, KeyValue, Level, Limits, LogSink, MemoryKv,
-    RunReport, Sandbox, SandboxConfig,
+    RunReport, Sandbox, SandboxConfig, SnapshotSeed,
 };
 use parking_lot::Mutex;
 
@@ -22,6 +23,8 @@ use crate::manifest::{Manifest, Topic};
 use crate::observe::recording::{AttemptEnd, Recording, Replay};
 use crate::observe::redaction::Redaction;
 
+/// Snapshots that are kept for further recordings. Each runner that died since has one of its own.
+const SNAPSHOTS_MAX: usize = 4;
 /// The least time that a replay gets, whatever the ttr: this machine may be slower.
 const TTR_MIN: Duration = Duration::from_secs(10);
 
@@ -32,8 +35,20 @@ pub(super) struct Replayer {
     sandbox: Sandbox,
     file: File,
     path: PathBuf,
+    /// The handler as it is loaded now.
     handler: Handler,
+    /// The handlers of the last recordings.
+    handlers: Mutex<VecDeque<(HandlerForm, Handler)>>,
     redaction: Redaction,
+}
+
+/// What a recording asks of a handler before it runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct HandlerForm {
+    /// The seed of its snapshot, if it is not the one of this process.
+    seed: Option<SnapshotSeed>,
+    /// Whether its fuel is counted although the topic does not limit it.
+    counts_fuel: bool,
 }
 
 /// Collects the log of a replay.
@@ -68,7 +83,7 @@ impl Replayer {
             SandboxConfig { max_jobs: 1, memory_max: limits.memory, tables_max: limits.tables };
         let sandbox = module_file::sandbox(&config, &manifest.runner, module_file::program())?;
         let file = File::read(&sandbox, &path, limits).map_err(|error| unreadable(&path, error))?;
-        let handler = load(&sandbox, &file, &path, topic, topic.limits.clone())?;
+        let handler = load(&sandbox, (&file, None), &path, topic, topic.limits.clone())?;
         Ok(Self {
             name: name.clone(),
             redaction: Redaction::of_config(&topic.grants.config, &topic.secrets),
@@ -77,6 +92,7 @@ impl Replayer {
             file,
             path,
             handler,
+            handlers: Mutex::default(),
         })
     }
 
@@ -104,6 +120,8 @@ impl Replayer {
             recording.config.iter().filter(|name| !self.handler.config().contains_key(*name));
         report.missing_config = missing.cloned().collect();
         report.is_other_module = !self.is_module_of(&recording);
+        report.lacks_seed =
+            recording.snapshot_seed.is_none() && self.handler.snapshot_seed().is_some();
         if recording.is_too_large {
             return Ok(Some(report));
         }
@@ -141,19 +159,38 @@ impl Replayer {
         Ok((report, replay, lines))
     }
 
-    /// The handler. The module that ran out of time stops at the recorded fuel, instead of after the same
-    /// time.
+    /// The handler, with the recorded snapshot if it starts from one. The module that ran out of time stops at
+    /// the recorded fuel, instead of after the same time.
     fn handler_for(&self, recording: &Recording) -> Result<Handler, Failure> {
         let is_bounded = recording.end.is_timeout() && self.is_module_of(recording);
-        let fuel = recording.end.fuel.filter(|_| is_bounded);
-        let Some(fuel) = fuel.and_then(NonZeroU64::new) else { return Ok(self.handler.clone()) };
-        let limits = Limits { fuel: Some(fuel), ..self.topic.limits.clone() };
+        let fuel = recording.end.fuel.filter(|_| is_bounded).and_then(NonZeroU64::new);
+        let handler = self.handler_of(HandlerForm {
+            seed: recording.snapshot_seed.filter(|_| self.handler.snapshot_seed().is_some()),
+            counts_fuel: fuel.is_some() && self.topic.limits.fuel.is_none(),
+        })?;
+        Ok(fuel.map_or_else(|| handler.clone(), |fuel| handler.with_fuel(fuel)))
+    }
+
+    fn handler_of(&self, form: HandlerForm) -> Result<Handler, Failure> {
+        if form == (HandlerForm { seed: None, counts_fuel: false }) {
+            return Ok(self.handler.clone());
+        }
+        let mut handlers = self.handlers.lock();
+        if let Some((_, handler)) = handlers.iter().find(|(known, _)| *known == form) {
+            return Ok(handler.clone());
+        }
+        let fuel = self.topic.limits.fuel.or(form.counts_fuel.then_some(NonZeroU64::MAX));
+        let limits = Limits { fuel, ..self.topic.limits.clone() };
         // Loading blocks, which a runtime's thread must not.
-        let load = || load(&self.sandbox, &self.file, &self.path, &self.topic, limits);
-        std::thread::scope(|scope| scope.spawn(load).join()).unwrap_or_else(|_| {
+        let load = || load(&self.sandbox, (&self.file, form.seed), &self.path, &self.topic, limits);
+        let loaded = std::thread::scope(|scope| scope.spawn(load).join()).unwrap_or_else(|_| {
             let message = format!("module {} cannot be loaded", self.path.display());
             Err(Failure::failed(message, "this is a defect of duebox; please report it"))
-        })
+        });
+        let handler = loaded?;
+        handlers.truncate(SNAPSHOTS_MAX - 1);
+        handlers.push_front((form, handler.clone()));
+        Ok(handler)
     }
 
     /// How the replay ended. It ends like an attempt that ran out of time if it reaches the call that this
@@ -190,12 +227,12 @@ fn unreadable(path: &Path, error: FileError) -> Failure {
 
 fn load(
     sandbox: &Sandbox,
-    file: &File,
+    (file, seed): (&File, Option<SnapshotSeed>),
     path: &Path,
     topic: &Topic,
     limits: Limits,
 ) -> Result<Handler, Failure> {
-    file.load(sandbox, limits, topic.grants.clone()).map_err(|error| {
+    file.load_with_seed(sandbox, limits, topic.grants.clone(), seed).map_err(|error| {
         let message = format!("module {}: {error}", path.display());
         Failure::bad_input(message, error.remedy().into_owned())
     })

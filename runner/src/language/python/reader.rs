@@ -47,6 +47,7 @@ impl Reader {
             interpreter_digest: engine.digest,
             program: &[],
             digest: engine.digest,
+            seed: None,
         };
         let parser = sandbox.load_script(&script, limits, Grants::default());
         let parser = parser.map_err(|error| SourceError::Start(error.to_string()))?;
