@@ -86,11 +86,24 @@ impl SourceHandler {
         self.digest
     }
 
-    /// Evaluates the program, with the random bytes of a seed if it is given.
+    /// Evaluates the program, with random bytes of its own.
     ///
     /// # Errors
     /// [`LoadError`] if its top level fails.
     pub fn load(
+        &self,
+        sandbox: &Sandbox,
+        limits: Limits,
+        grants: Grants,
+    ) -> Result<Handler, LoadError> {
+        self.load_seeded(sandbox, limits, grants, None)
+    }
+
+    /// Evaluates the program, with the random bytes of a seed if one is given.
+    ///
+    /// # Errors
+    /// [`LoadError`] if its top level fails.
+    pub fn load_seeded(
         &self,
         sandbox: &Sandbox,
         limits: Limits,
