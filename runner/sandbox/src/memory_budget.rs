@@ -201,8 +201,11 @@ impl MemoryReservation {
         Self::new(Arc::clone(&self.account))
     }
 
-    /// Takes all of the bytes, or none.
+    /// Takes all of the bytes, or none. No bytes always fit, also if others have exhausted the budget.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
+        if bytes == 0 {
+            return Ok(());
+        }
         self.account.take(bytes)?;
         self.bytes += bytes;
         Ok(())
@@ -288,6 +291,8 @@ mod tests {
         reservation.grow(9).unwrap();
         assert!(reservation.grow(2).is_err());
         assert!(reservation.another().grow(1).is_ok());
+        account.budget.limit(1);
+        assert!(reservation.grow(0).is_ok() && reservation.grow(1).is_err());
         assert_eq!(account.budget.held(), 13);
         drop(reservation);
         assert_eq!(account.budget.held(), 0);

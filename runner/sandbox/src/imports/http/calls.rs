@@ -21,7 +21,7 @@ use crate::imports::job::HasJob;
 use crate::imports::pieces;
 use crate::imports::spans::{CallIndex, CallTarget, HasSpans};
 use crate::imports::trace_context::TraceContext;
-use crate::memory_budget::MemoryReservation;
+use crate::memory_budget::{BudgetExhausted, MemoryReservation};
 
 /// The imports, and whether each takes a pointer.
 pub(crate) const IMPORTS: [(&str, bool); 2] = [(SEND, true), (READ, true)];
@@ -31,6 +31,9 @@ pub(crate) const PREFIX: &str = "http_";
 
 const SEND: &str = "http_send";
 const READ: &str = "http_read";
+
+/// The longest body, in bytes, of a request that the memory budget refuses and that an interceptor sees whole.
+const REFUSED_BODY_MAX: usize = 256 << 10;
 
 /// The state of a guest that sends requests.
 pub(crate) trait HasHttp: HasJob + HasSpans {
@@ -82,7 +85,8 @@ struct Prepared {
     request: Request,
     grants: Arc<Grants>,
     client: Option<HttpClient>,
-    memory: MemoryReservation,
+    /// What the body holds of the memory budget, or why it may not hold it.
+    memory: Result<MemoryReservation, BudgetExhausted>,
     interceptor: MaybeInterceptor,
     /// The call in the attempt's trace.
     call: Option<CallIndex>,
@@ -122,22 +126,26 @@ async fn prepare<T: HasHttp>(
     let view = job_view(caller, SEND)?;
     let (head, body) = (view.read(hp, hl)?, view.read(bp, bl)?);
     let mut memory = view.guest.reserve_memory();
-    let request = Request::parse(head, timeout_ms)
-        .and_then(|request| memory.grow(body.len()).map(|()| request).map_err(HttpError::from));
-    let request = match request {
-        Ok(request) => Ok(request.with_body(pieces::copied(body).await.into())),
+    let request = match Request::parse(head, timeout_ms) {
+        Ok(request) => {
+            let reserved = memory.grow(body.len()).map(|()| memory);
+            // A request that the budget refuses is recorded whole.
+            let is_seen = view.guest.interceptor().is_some() && body.len() <= REFUSED_BODY_MAX;
+            let body = if reserved.is_ok() || is_seen { body } else { &[] };
+            Ok((request.with_body(pieces::copied(body).await.into()), reserved))
+        }
         Err(error) => Err(error),
     };
     let guest = view.guest;
     guest.http_mut().last = None;
-    Ok(request.map(|request| prepare_for_job(guest, request, memory)))
+    Ok(request.map(|(request, memory)| prepare_for_job(guest, request, memory)))
 }
 
 /// Adds the headers of the job, and records the call.
 fn prepare_for_job<T: HasHttp>(
     guest: &mut T,
     mut request: Request,
-    memory: MemoryReservation,
+    memory: Result<MemoryReservation, BudgetExhausted>,
 ) -> Prepared {
     let call = guest.spans_mut().begin(|| target(&request));
     let mut trace = guest.http_mut().trace.take();
@@ -165,7 +173,10 @@ impl Prepared {
         let body = request.body.clone();
         let seen = HostRequest::Http { method: method.as_str(), url: url.as_str(), body: &body };
         match interceptor.answer(&seen) {
-            Some(HostAnswer::Http(answer)) => return Ok(intercepted(answer, grant, memory)),
+            Some(HostAnswer::Http(answer)) => {
+                let memory = memory.map_err(HttpError::from);
+                return Ok(memory.and_then(|memory| intercepted(answer, grant, memory)));
+            }
             Some(HostAnswer::Stop(reason)) => return Err(Fault::NoAnswer(reason)),
             Some(_) | None => {}
         }
@@ -179,8 +190,9 @@ async fn send(
     client: Option<HttpClient>,
     grant: &HttpGrant,
     request: Request,
-    memory: MemoryReservation,
+    memory: Result<MemoryReservation, BudgetExhausted>,
 ) -> Result<Response, HttpError> {
+    let memory = memory?;
     match client {
         Some(client) => client.send(grant, request, memory).await,
         None => {
