@@ -11,19 +11,24 @@
 #
 # With the engine of handlers in Python (26 MB): docker build --target python -t duebox:python .
 # With a Redis inside, too, to try it out: docker build --target all-in-one -t duebox:all-in-one .
+#   docker run --rm --name duebox -p 127.0.0.1:7280:7280 duebox:all-in-one    the page is at http://127.0.0.1:7280/
+#   docker exec duebox duebox push hello Ada
+#
+# `duebox version --verbose` names the commit of the image: --build-arg DUEBOX_COMMIT=$(git rev-parse HEAD), since the build has no Git.
 
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates clang redis-server \
     && rustup target add wasm32-unknown-unknown
 WORKDIR /src
 COPY . .
+ARG DUEBOX_COMMIT=
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     --mount=type=cache,target=/src/sdk/javascript/target \
     --mount=type=cache,target=/src/sdk/python/target \
     sdk/javascript/build.sh \
     && sdk/python/build.sh \
-    && cargo build --profile dist --locked -p duebox \
+    && DUEBOX_COMMIT=$DUEBOX_COMMIT cargo build --profile dist --locked -p duebox \
     && packaging/image/layout.sh /image target/dist/duebox \
     && packaging/image/layout.sh /python --python target/dist/duebox \
     && packaging/image/layout.sh /all-in-one --python target/dist/duebox /usr/bin/redis-server \
@@ -35,6 +40,7 @@ COPY --from=build /all-in-one/ /
 COPY --from=build --chown=65532:65532 /cache/ /var/cache/
 COPY --from=build --chown=65532:65532 /data/ /var/lib/
 COPY packaging/image/all-in-one.toml /etc/duebox/duebox.toml
+COPY runner/src/cli/init/hello.ts /etc/duebox/hello.ts
 USER 65532:65532
 WORKDIR /var/lib/duebox
 ENV PATH=/usr/local/bin \

@@ -67,10 +67,10 @@ const PROJECT_FILES: [(&str, &str, &[&str]); 13] = [
     (
         "ASSEMBLYSCRIPT_SDK",
         "assemblyscript",
-        &["LICENSE-APACHE", "LICENSE-MIT", "README.md", "assembly", "package.json"],
+        &["LICENSE-APACHE", "LICENSE-MIT", "README.md", "assembly", "package.json", "testing.mjs"],
     ),
     ("C_TEMPLATE", "c/template", &[]),
-    ("C_SDK", "c", &["duebox.h", "duebox_http.h", "duebox_json.h"]),
+    ("C_SDK", "c", &["duebox.h", "duebox_http.h", "duebox_json.h", "duebox_redirect.h"]),
     ("GO_TEMPLATE", "go/template", &[]),
     ("GO_SDK", "go", &[]),
     ("PYTHON_TEMPLATE", "python/template", &[]),

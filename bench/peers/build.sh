@@ -40,7 +40,22 @@ build_apalis() {
     --target-dir "$out/target" && cp "$out/target/release/duebox-peer-apalis" "$out/apalis"
 }
 
-[ $# -gt 0 ] || set -- asynq bullmq apalis delayqueue
+# build_python NAME: into a virtual environment, with the versions that requirements.txt locks.
+build_python() {
+  local venv=$out/venv-$1
+  has python3 || { echo "python3 is missing"; return 1; }
+  timeout 120 python3 -m venv --clear "$venv" \
+    && timeout 600 "$venv/bin/pip" install --quiet --no-deps --requirement "$peers/$1/requirements.txt" || return 1
+  printf '#!/bin/sh\nPYTHONPATH="%s/pyprotocol" PYTHONDONTWRITEBYTECODE=1 exec "%s/bin/python" "%s/%s/main.py" "$@"\n' \
+    "$peers" "$venv" "$peers" "$1" >"$out/$1.new"
+  chmod +x "$out/$1.new"
+  mv -f "$out/$1.new" "$out/$1"
+}
+
+build_arq() { build_python arq; }
+build_dramatiq() { build_python dramatiq; }
+
+[ $# -gt 0 ] || set -- asynq bullmq apalis delayqueue arq dramatiq
 for name in "$@"; do
   say "building the peer $name"
   rm -f "$out/$name" "$out/$name.missing"

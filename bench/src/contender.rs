@@ -36,13 +36,17 @@ pub(crate) struct Contender {
     pub(crate) burst_ms: Option<f64>,
     /// Redis commands per second of an idle worker.
     pub(crate) idle_commands: Option<f64>,
+    /// Jobs posted to a server per second, by jobs at once (16, 64, 256).
+    pub(crate) posts_per_s: [Option<f64>; 3],
+    /// From due time to arrival at the server, p99, likewise.
+    pub(crate) posts_p99_ms: [Option<f64>; 3],
     /// Anything else worth knowing, such as lost jobs.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Contender {
     /// Column titles.
-    pub(crate) const TITLES: [&'static str; 13] = [
+    pub(crate) const TITLES: [&'static str; 19] = [
         "drain/s",
         "commands/job",
         "worker µs",
@@ -56,6 +60,12 @@ impl Contender {
         "early",
         "burst ms",
         "idle commands/s",
+        "posts/s, 16",
+        "64",
+        "256",
+        "posts p99 ms, 16",
+        "64",
+        "256",
     ];
 
     /// The name, with the kind of settings if there is one.
@@ -67,7 +77,9 @@ impl Contender {
     }
 
     /// The values as text, in the order of `TITLES`.
-    pub(crate) fn cells(&self) -> [String; 13] {
+    pub(crate) fn cells(&self) -> [String; 19] {
+        let [per_s_16, per_s_64, per_s_256] = self.posts_per_s;
+        let [p99_ms_16, p99_ms_64, p99_ms_256] = self.posts_p99_ms;
         [
             self.drain_per_s,
             self.commands,
@@ -82,6 +94,12 @@ impl Contender {
             self.early,
             self.burst_ms,
             self.idle_commands,
+            per_s_16,
+            per_s_64,
+            per_s_256,
+            p99_ms_16,
+            p99_ms_64,
+            p99_ms_256,
         ]
         .map(|figure| figure.map_or_else(|| "–".to_owned(), shown))
     }

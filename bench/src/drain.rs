@@ -1,4 +1,4 @@
-//! The drain: a handler runs ready jobs until no job is left, for five variants. Also counts what
+//! The drain: a handler runs ready jobs until no job is left, for eight variants. Also counts what
 //! the drain asks of Redis, and measures the ceiling in the same run.
 
 use std::time::Duration;
@@ -33,8 +33,29 @@ pub(crate) const RUST: Variant = Variant {
     lines: "",
     row: Row::DrainRust,
 };
+pub(crate) const TYPESCRIPT: Variant = Variant {
+    name: "TypeScript, snapshot",
+    module: "noop-js",
+    mode: "snapshot",
+    row: Row::DrainJavaScript,
+    ..RUST
+};
+pub(crate) const PYTHON: Variant = Variant {
+    name: "Python, snapshot",
+    module: "noop-py",
+    mode: "snapshot",
+    row: Row::DrainPython,
+    ..RUST
+};
+const RUST_WARM: Variant = Variant {
+    name: "Rust, warm",
+    mode: "warm",
+    lines: "isolation = \"warm\"\n",
+    row: Row::DrainWarm,
+    ..RUST
+};
 /// All measured variants.
-pub(crate) const VARIANTS: [Variant; 6] = [
+pub(crate) const VARIANTS: [Variant; 8] = [
     RUST,
     Variant {
         name: "AssemblyScript, fresh",
@@ -49,27 +70,16 @@ pub(crate) const VARIANTS: [Variant; 6] = [
         lines: "snapshot = true\n",
         row: Row::DrainGo,
     },
+    TYPESCRIPT,
+    PYTHON,
     Variant {
-        name: "TypeScript, snapshot",
+        name: "TypeScript, warm",
         module: "noop-js",
-        mode: "snapshot",
-        row: Row::DrainJavaScript,
-        ..RUST
+        row: Row::DrainJavaScriptWarm,
+        ..RUST_WARM
     },
-    Variant {
-        name: "Python, snapshot",
-        module: "noop-py",
-        mode: "snapshot",
-        row: Row::DrainPython,
-        ..RUST
-    },
-    Variant {
-        name: "Rust, warm",
-        mode: "warm",
-        lines: "isolation = \"warm\"\n",
-        row: Row::DrainWarm,
-        ..RUST
-    },
+    Variant { name: "Python, warm", module: "noop-py", row: Row::DrainPythonWarm, ..RUST_WARM },
+    RUST_WARM,
 ];
 
 /// Result of one drain.
@@ -108,6 +118,9 @@ pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyho
             results.add(Row::CeilingShare, 100.0 * drain.per_s / ceiling.per_s);
         }
     }
+    let fixture = Fixture::prepare().await?;
+    let long = on(&fixture, settings, RUST_WARM, settings.long_jobs, settings.in_flight).await;
+    results.add(Row::DrainLong, long.context("the long drain")?.per_s);
     if let Some(per_s) = ceiling::redis_benchmark()? {
         results.add(Row::RedisBenchmark, per_s);
     }

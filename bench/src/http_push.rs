@@ -1,4 +1,4 @@
-//! Pushing over HTTP: one connection that pushes job by job, and two that push batches. The topic
+//! Pushing over HTTP: one connection and 32 that push job by job, and two that push batches. The topic
 //! has no handler and serves pull consumers, so the jobs stay and can be counted.
 //!
 //! The client is minimal, because it shares the cores with the server under test.
@@ -23,10 +23,15 @@ const BATCH: u64 = 1_000;
 /// Connections that push batches, as many as the library's callers.
 const CONNECTIONS: u64 = 2;
 
+/// Connections that push job by job at the same time.
+const MANY_CONNECTIONS: u64 = 32;
+
 /// Measures the HTTP rows once.
 pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     let one = push(settings, settings.pushes, 1, 1).await.context("one by one")?;
     results.add(Row::PushHttpOne, one);
+    let many = push(settings, settings.pushes, MANY_CONNECTIONS, 1).await;
+    results.add(Row::PushHttpMany, many.context("over many connections")?);
     let batches = push(settings, settings.jobs, CONNECTIONS, BATCH).await.context("in batches")?;
     results.add(Row::PushHttpBatch, batches);
     Ok(())

@@ -23,11 +23,13 @@ mod lateness;
 mod machine;
 mod memory;
 mod neighbour;
+mod open_page;
 mod page;
 mod peer_program;
 mod peers;
 mod plot;
 mod push;
+mod receiver;
 mod redis_load;
 mod reload;
 mod report;
@@ -42,6 +44,7 @@ mod sustained;
 mod table;
 mod topics;
 mod topologies;
+mod work;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -78,7 +81,7 @@ pub(crate) struct BenchArgs {
     /// Jobs in flight: the daemon's max_jobs and the topic's concurrency
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     in_flight: u64,
-    /// Folder with noop-rust.wasm, noop-as.wasm and noop-go.wasm
+    /// Folder with noop-rust.wasm, noop-as.wasm, noop-go.wasm and webhook.wasm
     #[arg(long, default_value = "handlers/build")]
     handlers: PathBuf,
     /// Folder for the results

@@ -22,6 +22,16 @@ pub(crate) struct TaskRequest<'a> {
     pub(crate) settings: &'a str,
     pub(crate) jobs: u64,
     pub(crate) spread_ms: u64,
+    /// Where its handler posts each job, if it does.
+    pub(crate) posts: Option<PostRequest<'a>>,
+}
+
+/// How a peer's handler posts its jobs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PostRequest<'a> {
+    pub(crate) url: &'a str,
+    /// Jobs at once.
+    pub(crate) concurrency: u64,
 }
 
 /// A line that a peer prints.
@@ -62,8 +72,11 @@ impl PeerProcess {
         request: &TaskRequest<'_>,
         port: u16,
     ) -> anyhow::Result<Self> {
-        let TaskRequest { task, settings, jobs, spread_ms } = request;
+        let TaskRequest { task, settings, jobs, spread_ms, posts } = request;
         let mut command = Command::new(program);
+        if let Some(PostRequest { url, concurrency }) = posts {
+            command.env("PEER_POSTS_TO", url).env("PEER_CONCURRENCY", concurrency.to_string());
+        }
         command
             .args([task, settings])
             .arg(format!("127.0.0.1:{port}"))

@@ -1,4 +1,4 @@
-//! `./dev bench --peers`: compares Duebox with four other queues. Each runs alone on a fresh Redis
+//! `./dev bench --peers`: compares Duebox with six other queues. Each runs alone on a fresh Redis
 //! with the same settings and does the same tasks with its own client.
 //!
 //! A peer is a program in `bench/peers/` that does one task and reports its result (see the README
@@ -12,9 +12,11 @@ use anyhow::Context;
 use crate::contender::Contender;
 use crate::fixture::Fixture;
 use crate::machine::{cpu_s, peak_memory_bytes};
-use crate::peer_program::{PeerProcess, TaskReply, TaskRequest};
+use crate::peer_program::{PeerProcess, PostRequest, TaskReply, TaskRequest};
+use crate::receiver::Receiver;
 use crate::redis_load::RedisLoad;
 use crate::settings::Settings;
+use crate::work::{self, CONCURRENCIES};
 use crate::{duebox, say};
 
 /// Where `bench/peers/build.sh` puts the programs.
@@ -27,26 +29,48 @@ struct Peer {
     tuned: &'static str,
     /// The most waiting jobs it can drain, if there is a limit.
     drain_max: Option<u64>,
+    /// The HTTP client with which its program posts jobs, if it does.
+    posts_with: Option<&'static str>,
 }
 
-const PEERS: [Peer; 4] = [
+const PEERS: [Peer; 6] = [
     Peer {
         name: "asynq",
         tuned: "32 jobs at once, queue and delayed jobs polled every 100 ms",
         drain_max: None,
+        posts_with: Some("net/http"),
     },
-    Peer { name: "bullmq", tuned: "100 at once, completed jobs removed", drain_max: None },
+    Peer {
+        name: "bullmq",
+        tuned: "100 at once, completed jobs removed",
+        drain_max: None,
+        posts_with: Some("undici"),
+    },
     Peer {
         name: "apalis",
         tuned: "batches of 100, 100 at once, polled every 10 ms, heartbeat 1 s, locks, results \
                 and events off",
         // One script takes all due jobs, and Lua cannot unpack more.
         drain_max: Some(7_000),
+        posts_with: None,
     },
     Peer {
         name: "delayqueue",
         tuned: "20 consumers, every 10 ms up to 4,000 jobs",
         drain_max: None,
+        posts_with: None,
+    },
+    Peer {
+        name: "arq",
+        tuned: "100 jobs at once, polled every 10 ms, results not kept",
+        drain_max: None,
+        posts_with: None,
+    },
+    Peer {
+        name: "dramatiq",
+        tuned: "16 threads, 256 messages prefetched, no retries and time limits",
+        drain_max: None,
+        posts_with: None,
     },
 ];
 
@@ -61,7 +85,7 @@ struct TaskRun {
 /// Measures Duebox, then every peer at its default and tuned settings.
 pub(crate) async fn measure(settings: &Settings) -> anyhow::Result<Vec<Contender>> {
     say("duebox");
-    let mut contenders = vec![duebox::measure(settings).await.context("duebox")?];
+    let mut contenders = duebox::measure(settings).await.context("duebox")?;
     for peer in &PEERS {
         let program = match program(peer.name) {
             Ok(program) => program,
@@ -114,7 +138,8 @@ async fn fill(
     if kind == "tuned" {
         contender.remarks.push(format!("tuned: {}", peer.tuned));
     }
-    let request = |task, jobs, spread_ms| TaskRequest { task, settings: kind, jobs, spread_ms };
+    let request =
+        |task, jobs, spread_ms| TaskRequest { task, settings: kind, jobs, spread_ms, posts: None };
     let jobs = settings.jobs.min(peer.drain_max.unwrap_or(u64::MAX));
     if jobs < settings.jobs {
         contender.remarks.push(format!("drained only {jobs} jobs: with more it stops for good"));
@@ -128,6 +153,38 @@ async fn fill(
     let burst_jobs = settings.burst_jobs;
     burst(contender, run(program, &request("due", burst_jobs, 0)).await?.reply, burst_jobs);
     contender.idle_commands = Some(idle(settings, program, &request("idle", 1, 0)).await?);
+    if kind == "tuned"
+        && let Some(client) = peer.posts_with
+    {
+        contender.remarks.push(format!("posts with {client}, 16, 64 and 256 jobs at once"));
+        posts(contender, settings, program).await?;
+    }
+    Ok(())
+}
+
+/// Jobs that the peer's handler posts to a server, which measures them.
+async fn posts(
+    contender: &mut Contender,
+    settings: &Settings,
+    program: &Path,
+) -> anyhow::Result<()> {
+    for (at, concurrency) in CONCURRENCIES.into_iter().enumerate() {
+        let receiver = Receiver::start()?;
+        let url = receiver.url();
+        let posts = Some(PostRequest { url: &url, concurrency });
+        let request =
+            |task, jobs, spread_ms| TaskRequest { task, settings: "tuned", jobs, spread_ms, posts };
+        let jobs = settings.work_jobs;
+        let reply = run(program, &request("drain", jobs, 0)).await?.reply;
+        if remark_losses(contender, &format!("posts, {concurrency} at once"), &reply, jobs) {
+            contender.posts_per_s[at] = Some(work::rate(&receiver.take(), jobs)?);
+        }
+        let jobs = settings.due_jobs;
+        let reply = run(program, &request("due", jobs, settings.spread_ms)).await?.reply;
+        if remark_losses(contender, &format!("due posts, {concurrency} at once"), &reply, jobs) {
+            contender.posts_p99_ms[at] = Some(work::late_p99_ms(&receiver.take(), jobs)?);
+        }
+    }
     Ok(())
 }
 

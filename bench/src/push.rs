@@ -14,11 +14,16 @@ use crate::settings::Settings;
 
 /// Concurrent callers of the library, so that Redis has work while a reply is on its way.
 const CALLERS: usize = 2;
+/// Pushes of one job that are under way at once, as many as the peers have.
+pub(crate) const IN_FLIGHT: usize = 32;
 
 /// Measures the family once.
 pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     http_push::measure(settings, results).await.context("over HTTP")?;
     results.add(Row::PushLibrary, library(settings, &[]).await?);
+    for (row, in_flight) in [(Row::PushLibraryOne, 1), (Row::PushLibraryMany, IN_FLIGHT)] {
+        results.add(row, singly(&Fixture::prepare().await?, settings, in_flight).await?);
+    }
     Ok(())
 }
 

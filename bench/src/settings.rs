@@ -16,6 +16,10 @@ pub(crate) struct Settings {
     pub(crate) repeats: u64,
     /// Ready jobs to drain.
     pub(crate) jobs: u64,
+    /// Ready jobs of the long drain.
+    pub(crate) long_jobs: u64,
+    /// Ready jobs that a handler posts to a server.
+    pub(crate) work_jobs: u64,
     /// Bytes of each job's payload.
     pub(crate) payload: u64,
     /// Jobs in flight: the daemon's `max_jobs` and the topic's `concurrency`.
@@ -29,6 +33,8 @@ pub(crate) struct Settings {
     /// Backlog sizes in ascending order; the first is the reference.
     pub(crate) backlogs: Vec<u64>,
     pub(crate) topics: u64,
+    /// Topics whose number must not make jobs late.
+    pub(crate) many_topics: u64,
     pub(crate) idle_topics: u64,
     /// How long an idle daemon is measured, s.
     pub(crate) idle_s: u64,
@@ -47,6 +53,8 @@ impl Settings {
             quick: false,
             repeats: args.repeats.unwrap_or(3),
             jobs: args.jobs.unwrap_or(100_000),
+            long_jobs: 600_000,
+            work_jobs: 20_000,
             payload: args.payload,
             in_flight: args.in_flight,
             due_jobs: 2_000,
@@ -54,6 +62,7 @@ impl Settings {
             burst_jobs: 10_000,
             backlogs: vec![1_000, 10_000, 100_000, 1_000_000, 5_000_000],
             topics: 1_000,
+            many_topics: 10_000,
             idle_topics: 100,
             idle_s: 10,
             pending_jobs: 100_000,
@@ -68,6 +77,8 @@ impl Settings {
             quick: true,
             repeats: args.repeats.unwrap_or(1),
             jobs: args.jobs.unwrap_or(20_000),
+            long_jobs: 60_000,
+            work_jobs: 2_000,
             due_jobs: 400,
             spread_ms: 2_000,
             burst_jobs: 5_000,
@@ -84,6 +95,8 @@ impl Settings {
             quick: true,
             repeats: 3,
             jobs: 20_000,
+            long_jobs: 20_000,
+            work_jobs: 2_000,
             payload: 200,
             in_flight: 256,
             due_jobs: 300,
@@ -91,6 +104,7 @@ impl Settings {
             burst_jobs: 5_000,
             backlogs: vec![1_000, 100_000],
             topics: 100,
+            many_topics: 1_000,
             idle_topics: 100,
             idle_s: 1,
             pending_jobs: 20_000,

@@ -12,19 +12,21 @@ use crate::results::{Line, Plot, Results};
 use crate::rows::{Family, Row};
 use crate::settings::Settings;
 use crate::{
-    BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, page, peers,
-    push, runners, say, sustained, topics, topologies,
+    BenchArgs, backlog, batches, burst, cost, drain, durability, lateness, memory, open_page, page,
+    peers, push, runners, say, sustained, topics, topologies, work,
 };
 
 /// Families measured in each repeat.
-const REPEATED: [Family; 13] = [
+const REPEATED: [Family; 15] = [
     Family::Drain,
+    Family::Work,
     Family::Sustained,
     Family::Push,
     Family::Lateness,
     Family::Burst,
     Family::Topics,
     Family::Idle,
+    Family::Page,
     Family::Memory,
     Family::Runners,
     Family::Durability,
@@ -92,12 +94,14 @@ async fn repeat(
 ) -> anyhow::Result<Option<Curve>> {
     match family {
         Family::Drain => drain::measure(settings, results).await?,
+        Family::Work => work::measure(settings, results).await?,
         Family::Sustained => sustained::measure(settings, results).await?,
         Family::Push => push::measure(settings, results).await?,
         Family::Lateness => return Ok(Some(lateness::measure(settings, results).await?.curve)),
         Family::Burst => burst::measure(settings, results).await?,
         Family::Topics => topics::measure(settings, results).await?,
         Family::Idle => topics::measure_idle(settings, results).await?,
+        Family::Page => open_page::measure(settings, results).await?,
         Family::Memory => memory::measure(settings, results).await?,
         Family::Runners => runners::measure(settings, results).await?,
         Family::Durability => durability::measure(settings, results).await?,

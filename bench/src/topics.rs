@@ -42,13 +42,36 @@ pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyho
     results.add(Row::TopicsLate, many.lateness.reported.p99_ms);
     results.add(Row::TopicsCpu, many.redis_percent / one.redis_percent);
     results.add(Row::TopicsCpuShare, many.redis_percent);
+    let most = run(settings, settings.many_topics).await.context("ten times as many topics")?;
+    results.add(Row::TopicsManyLate, most.lateness.reported.p99_ms);
     Ok(())
+}
+
+/// What an idle daemon asks of Redis and of the processor.
+struct IdleRun {
+    trips_per_s: f64,
+    reads_per_s: f64,
+    commands_per_s: f64,
+    daemon_percent: f64,
+    redis_percent: f64,
 }
 
 /// Measures topics without jobs, once.
 pub(crate) async fn measure_idle(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
+    let many = idle(settings, settings.idle_topics).await?;
+    results.add(Row::IdleTrips, many.trips_per_s);
+    results.add(Row::IdleReads, many.reads_per_s);
+    results.add(Row::IdleCommands, many.commands_per_s);
+    results.add(Row::IdleDaemon, many.daemon_percent);
+    results.add(Row::IdleRedis, many.redis_percent);
+    let one = idle(settings, 1).await.context("one topic")?;
+    results.add(Row::IdleOneCommands, one.commands_per_s);
+    Ok(())
+}
+
+async fn idle(settings: &Settings, topics: u64) -> anyhow::Result<IdleRun> {
     let fixture = Fixture::prepare().await?;
-    let mut daemon = start(&fixture, settings, settings.idle_topics)?;
+    let mut daemon = start(&fixture, settings, topics)?;
     let at = http_push::served_at(&daemon)?;
     tokio::time::sleep(SETTLE).await;
     let trips = round_trips(at)?;
@@ -60,12 +83,13 @@ pub(crate) async fn measure_idle(settings: &Settings, results: &mut Results) -> 
     let took_s = started.elapsed().as_secs_f64();
     let trips = round_trips(at)? - trips;
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
-    results.add(Row::IdleTrips, trips / took_s);
-    results.add(Row::IdleReads, load.reads as f64 / took_s);
-    results.add(Row::IdleCommands, load.commands as f64 / took_s);
-    results.add(Row::IdleDaemon, 100.0 * daemon_s / took_s);
-    results.add(Row::IdleRedis, 100.0 * load.cpu_s / took_s);
-    Ok(())
+    Ok(IdleRun {
+        trips_per_s: trips / took_s,
+        reads_per_s: load.reads as f64 / took_s,
+        commands_per_s: load.commands as f64 / took_s,
+        daemon_percent: 100.0 * daemon_s / took_s,
+        redis_percent: 100.0 * load.cpu_s / took_s,
+    })
 }
 
 /// Round trips to Redis since the daemon's start, as it counts them. Redis counts only reads from a
@@ -86,7 +110,7 @@ fn round_trips(at: SocketAddr) -> anyhow::Result<f64> {
 }
 
 /// Starts the daemon with `topics` topics and waits until it serves them.
-fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
+pub(crate) fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<Daemon> {
     let handler = settings.handler("noop-rust")?.display().to_string();
     let mut text = fixture.manifest_head(settings.in_flight, "info");
     for number in 0..topics {
@@ -97,7 +121,7 @@ fn start(fixture: &Fixture, settings: &Settings, topics: u64) -> anyhow::Result<
     Ok(daemon)
 }
 
-fn name(number: u64) -> String {
+pub(crate) fn name(number: u64) -> String {
     format!("{TOPIC}.{number}")
 }
 
@@ -109,7 +133,7 @@ async fn run(settings: &Settings, topics: u64) -> anyhow::Result<TopicsRun> {
     let first_ms = fixture.now_ms().await? + LEAD_MS;
     let due_ms = |number: u64| first_ms + number * spread_ms / due_jobs;
     let jobs = new_jobs("due", due_jobs, payload, |number| Due::At(due_ms(number)))?;
-    for number in 0..topics {
+    for number in 0..topics.min(due_jobs) {
         let topic = TopicName::new(&name(number))?;
         let mine = jobs.iter().skip(usize::try_from(number)?).step_by(usize::try_from(topics)?);
         push_to(&fixture.queue, &topic, &mine.cloned().collect::<Vec<_>>()).await?;

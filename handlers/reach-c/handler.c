@@ -1,7 +1,7 @@
 /*
  * Sends requests and keeps values as a conformance case asks, with the C header alone. It is separate from echo-c because
  * a module that imports http_send or kv_get runs only if the topic grants it. tests/conformance/README.md describes the
- * steps. The header follows no redirects, so the name `follow` is ignored.
+ * steps.
  *
  * Invariant: reach-rust and reach-go log the same text for every step.
  */
@@ -11,9 +11,8 @@
 
 #define HEADERS_MAX 8
 
-/* The last response, and the URL that it came from. */
+/* The last response. */
 static duebox_response last;
-static duebox_text last_url;
 
 /* Sends "METHOD URL|name=value|…". */
 static duebox_response send(duebox_text rest) {
@@ -26,14 +25,14 @@ static duebox_response send(duebox_text rest) {
     if (is(name, "body")) request.body = value;
     else if (is(name, "size")) request.body = of_x(number(value));
     else if (is(name, "timeout")) request.timeout_ms = (uint32_t)number(value);
-    else if (!is(name, "follow") && request.header_count < HEADERS_MAX) {
+    else if (is(name, "follow")) request.follow = (uint32_t)number(value);
+    else if (request.header_count < HEADERS_MAX) {
       headers[request.header_count++] = (duebox_pair){duebox_slice(name, 2, name.length), value};
     }
   }
   duebox_response response = duebox_send(&request);
   if (response.status < 100) return response;
   last = response;
-  last_url = request.url;
   duebox_builder line = {0};
   add(&line, "answered ");
   duebox_add_int(&line, response.status);
@@ -86,7 +85,7 @@ static bool response_step(duebox_text step, duebox_text rest) {
   else if (is(step, "names")) show_names(rest);
   else if (is(step, "body") && !duebox_is_utf8(last.body)) duebox_info(DUEBOX("the body is not UTF-8"));
   else if (is(step, "body")) say("body ", last.body);
-  else if (is(step, "url")) say("url ", last_url);
+  else if (is(step, "url")) say("url ", last.url);
   else if (is(step, "json")) show_json();
   else if (is(step, "hex") || is(step, "sum")) {
     add(&line, is(step, "hex") ? "hex " : "sum ");

@@ -25,7 +25,7 @@ cleanup() {
 }
 trap cleanup EXIT
 [ "$(id -u)" -eq 0 ] || fail "run it as root: it makes a system and boots it"
-for program in debootstrap systemd-nspawn nsenter; do
+for program in debootstrap systemd-nspawn nsenter dpkg-deb; do
   command -v "$program" >/dev/null || fail "$program is missing (apt-get install debootstrap systemd-container util-linux)"
 done
 
@@ -39,7 +39,7 @@ eventually() {
   done
 }
 box() { nsenter --target "$leader" --all "$@"; }
-logged() { box journalctl -u duebox --no-pager -o cat | grep -q "$1"; }
+logged() { box journalctl -u duebox --no-pager -o cat | grep "$1" >/dev/null; }
 property() { box systemctl show --property "$1" --value duebox; }
 
 debootstrap --variant=minbase --include=adduser,systemd,systemd-sysv,redis-server,ca-certificates \
@@ -51,7 +51,16 @@ chmod +x "$system/usr/sbin/policy-rc.d"
 chroot "$system" apt-get install -qq -y --no-install-recommends /root/duebox.deb >"$work/apt.log" 2>&1 \
   || fail "the package cannot be installed: $(tail -n 5 "$work/apt.log")"
 rm "$system/usr/sbin/policy-rc.d" "$system/root/duebox.deb"
-say install "$(du -h "$package" | cut -f1), $(chroot "$system" duebox --version)"
+# A minimal Debian leaves documentation out of what it installs, so the package itself is asked for it.
+dpkg-deb --contents "$package" >"$work/contents"
+for file in usr/share/man/man1/duebox.1 usr/share/man/man1/duebox-run.1 usr/share/bash-completion/completions/duebox \
+  usr/share/fish/vendor_completions.d/duebox.fish usr/share/zsh/vendor-completions/_duebox lib/systemd/system/duebox.service; do
+  grep -Eq " \./(usr/)?${file//./\\.}(\.gz)?\$" "$work/contents" || fail "the package lacks $file"
+done
+chroot "$system" bash -c '. /usr/share/bash-completion/completions/duebox && complete -p duebox' >/dev/null || fail "the completions of bash cannot be read"
+# The text of the manual, without a pager: this system has none.
+dpkg-deb --fsys-tarfile "$package" | tar -xO --wildcards '*/man1/duebox-run.1*' | zcat -f | grep '^\.SH' >/dev/null || fail "the manual of duebox run is not a manual page"
+say install "$(du -h "$package" | cut -f1), $(chroot "$system" duebox --version); manual, completions and unit are in it"
 
 systemd-nspawn --quiet --directory "$system" --boot --register=no --keep-unit --private-network --console=pipe \
   </dev/null >"$work/boot.log" 2>&1 &
@@ -72,7 +81,7 @@ box setpriv --reuid nobody --clear-groups duebox push --manifest /etc/duebox/due
 eventually "a job of another user runs" logged '"Hello, Ada"'
 say job "a TypeScript handler was read and ran in the hardened service"
 box sh -c 'printf "def handle(payload): print(\"Hello from Python\")\n" >/etc/duebox/hello.py'
-box duebox invoke /etc/duebox/hello.py --payload '{}' | grep -q 'Hello from Python' || fail "a handler in Python does not run"
+box duebox invoke /etc/duebox/hello.py --payload '{}' | grep 'Hello from Python' >/dev/null || fail "a handler in Python does not run"
 say python "a handler in Python runs"
 exposure=$(box systemd-analyze security duebox --no-pager | sed -n 's/.*Overall exposure level.*: \([0-9.]*\).*/\1/p')
 [ "$(printf '%s\n' "$exposure" 2.0 | sort -V | head -n 1)" = "$exposure" ] || fail "systemd rates the exposure $exposure, above 2.0"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the npm packages of the binary: @duebox/TARGET contains it, and duebox, which `npx duebox` runs, has those of all
-# platforms as optional dependencies; npm installs the one that fits. The engine of Python handlers is beside the binary.
+# platforms as optional dependencies; npm installs the one that fits. The engine of Python handlers is next to the binary.
 #
 #   packaging/npm/build.sh BINARY ENGINE VERSION TARGET FOLDER
 set -euo pipefail

@@ -32,7 +32,7 @@ MACHINES = {"x86_64-unknown-linux-gnu": "x86_64", "aarch64-unknown-linux-gnu": "
 
 def glibc(binary):
     """The newest version of glibc whose symbols the binary needs."""
-    symbols = subprocess.run(["objdump", "-T", binary], check=True, capture_output=True, text=True).stdout
+    symbols = subprocess.run(["readelf", "--version-info", binary], check=True, capture_output=True, text=True).stdout
     versions = {tuple(map(int, found)) for found in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols)}
     return max(versions)
 

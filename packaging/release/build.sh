@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
 # Puts what a release consists of into dist/: the stripped binary with the engine of Python handlers as an archive, a
 # Debian package, a wheel and npm packages, the container images, the Helm chart, the SDKs and library crates as their
-# registries take them, a list of all crates in the binary (SBOM), and the digests of all files. All forms contain the same binary. Nothing is uploaded.
+# registries take them, a list of all crates in the binary (SBOM), and the digests of all files. All forms contain the same binary.
+# A binary for another platform becomes an archive, a wheel, an npm package and an SBOM: the others are built on such a machine.
+# Nothing is uploaded.
 #
-#   packaging/release/build.sh    after cargo build --profile dist -p duebox
+#   packaging/release/build.sh [CROSS_TARGET]    after cargo build --profile dist -p duebox, and the same with --target CROSS_TARGET
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 built=target/dist/duebox
+cross=${1:-}
 fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
 step() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
-for program in buildah dpkg-shlibdeps npm objdump python3 strip; do
+for program in buildah dpkg-shlibdeps npm readelf python3 strip; do
   command -v "$program" >/dev/null || fail "$program is missing"
 done
-[ -x "$built" ] || fail "$built is missing; run: cargo build --profile dist -p duebox"
+for file in "$built" ${cross:+"target/$cross/dist/duebox"}; do
+  [ -x "$file" ] || fail "$file is missing; run: cargo build --profile dist -p duebox${cross:+ [--target $cross]}"
+done
 engine=sdk/python/build/engine.wasm
 [ -s "$engine" ] || fail "$engine is missing; run: sdk/python/build.sh"
 
@@ -30,27 +35,36 @@ mkdir -p dist "$staging"
 binary=$staging/duebox
 strip -o "$binary" "$built"
 
-step "archive"
-name=duebox-$version-$target
-folder=$staging/$name
-mkdir -p "$folder"
-cp "$binary" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$folder/"
-# Where the program looks for it.
-install -D -m 0644 "$engine" "$folder/languages/python.wasm"
-install -m 0644 sdk/python/LICENSE-PYTHON "$folder/languages/"
-"$binary" manual "$folder/manual"
-for shell in bash fish zsh; do "$binary" completions "$shell" >"$folder/duebox.$shell"; done
-tar -C "$staging" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
+# pack TARGET BINARY: the forms that need no program of the platform. Manual and completions are the same on each.
+pack() {
+  local name=duebox-$version-$1 folder shell
+  folder=$staging/$name
+  step "archive, wheel, npm package and SBOM for $1"
+  mkdir -p "$folder"
+  install -m 0755 "$2" "$folder/duebox"
+  cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$folder/"
+  # Where the program looks for it.
+  install -D -m 0644 "$engine" "$folder/languages/python.wasm"
+  install -m 0644 sdk/python/LICENSE-PYTHON "$folder/languages/"
+  "$binary" manual "$folder/manual"
+  for shell in bash fish zsh; do "$binary" completions "$shell" >"$folder/duebox.$shell"; done
+  tar -C "$staging" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
+  python3 packaging/pypi/wheel.py "$2" "$engine" "$version" "$1" dist
+  packaging/npm/build.sh "$2" "$engine" "$version" "$1" dist
+  packaging/release/sbom.sh "dist/$name.cdx.json" "$1"
+}
+pack "$target" "$binary"
+if [ -n "$cross" ]; then
+  # The prefix of the cross compiler's programs, as Debian names them.
+  "${cross%%-*}-linux-gnu-strip" -o "$staging/duebox-$cross" "target/$cross/dist/duebox"
+  pack "$cross" "$staging/duebox-$cross"
+fi
 
 step "Debian package"
 packaging/debian/build.sh dist "$binary"
 
-step "wheels"
-python3 packaging/pypi/wheel.py "$binary" "$engine" "$version" "$target" dist
+step "wheel of the SDK"
 python3 packaging/pypi/wheel.py --sdk "$version" dist
-
-step "npm packages of the binary"
-packaging/npm/build.sh "$binary" "$engine" "$version" "$target" dist
 
 step "crates, and the SDKs for npm"
 # The three crates together, since they depend on each other.
@@ -62,9 +76,6 @@ for package in sdk/assemblyscript sdk/javascript/types; do npm pack --silent --p
 
 step "Helm chart"
 tar -C packaging/helm --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - duebox | gzip -9n >"dist/duebox-helm-$version.tgz"
-
-step "crates in the binary (SBOM)"
-packaging/release/sbom.sh "dist/$name.cdx.json"
 
 step "images"
 packaging/image/build.sh "$binary"

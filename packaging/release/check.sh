@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Uses each part of a release in dist/ from its packed form, as its users would: outside of the repository.
 #
-#   packaging/release/check.sh [PART…]    archive debian wheel npm image helm crates rust go assemblyscript sums bump; all without PART
+#   packaging/release/check.sh [PART…]    archive cross debian wheel npm image helm crates rust go assemblyscript sums bump; all without PART
 set -Eeuo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,8 +10,10 @@ work=$(mktemp -d)
 pids=()
 say() { printf '%-14s %s\n' "$1" "$2"; }
 fail() { printf 'release check: %s\n' "$*" >&2; exit 1; }
+registered=
 cleanup() {
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  [ -z "$registered" ] || echo -1 >"$registered" || true
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -20,6 +22,7 @@ trap 'printf "release check: %s fails at line %s\n" "${part:-}" "$LINENO" >&2' E
 unset DUEBOX_MANIFEST DUEBOX_REDIS_URL CARGO_TARGET_DIR
 cd "$work"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
+machine=$(uname -m)
 one() { local found=("$dist"/$1); [ -e "${found[0]}" ] && [ ${#found[@]} -eq 1 ] || fail "there is not exactly one $1 in dist"; printf '%s\n' "${found[0]}"; }
 
 # first_job NAME COMMAND…: the first ten minutes with this program: a project, a daemon, an acked job, a drain.
@@ -37,8 +40,9 @@ first_job() {
   done
   kill -TERM "$pid"
   wait "$pid" || state=$?
-  grep -q '"drained"' "$name-project/run.log" || fail "$name did not drain (exit code $state)"
-  say "$name" "a new project ran a job and drained"
+  [ "$state" = 0 ] || fail "$name ended with exit code $state on SIGTERM: $(tail -n 3 "$name-project/run.log")"
+  grep -q '"drained"' "$name-project/run.log" || fail "$name did not drain"
+  say "$name" "a new project ran a job and drained, exit code 0"
 }
 
 # python_job NAME PROGRAM: a handler in Python, with the engine of the package.
@@ -49,17 +53,62 @@ python_job() {
   say "$1" "a handler in Python runs"
 }
 
+# provenance BINARY TEXT: what `version --verbose` printed names the commit of this checkout (DUEBOX_COMMIT: of the build), and the binary runs with Debian 12's glibc.
+provenance() {
+  local commit newest
+  commit=${DUEBOX_COMMIT:-$(git -C "$root" rev-parse HEAD)}
+  grep -Eq "^commit +$commit(-modified)?\$" "$2" || fail "the binary is not of commit $commit: $(grep ^commit "$2")"
+  newest=$(readelf --version-info "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+  [ "$(printf '%s\n' GLIBC_2.36 "$newest" | sort -V | tail -n 1)" = GLIBC_2.36 ] || fail "$1 needs $newest, newer than Debian 12's 2.36"
+  ! readelf --sections --wide "$1" | grep ' \.symtab ' >/dev/null || fail "$1 is not stripped"
+  say provenance "commit ${commit:0:12}, $newest, $(($(stat -c %s "$1") / 1000000)) MB"
+}
+
 archive() {
-  tar -xzf "$(one "duebox-$version-*-linux-gnu.tar.gz")"
-  first_job archive "$(echo "$work"/duebox-"$version"-*/duebox)"
-  python_job archive "$(echo "$work"/duebox-"$version"-*/duebox)"
+  local folder=$work/duebox-$version-$machine-unknown-linux-gnu
+  tar -xzf "$(one "duebox-$version-$machine-unknown-linux-gnu.tar.gz")"
+  first_job archive "$folder/duebox"
+  provenance "$folder/duebox" archive.version
+  python_job archive "$folder/duebox"
+}
+
+# The kernel starts programs for aarch64 with qemu, as the package of Debian registers it where systemd runs: the daemon starts
+# itself to compile a module.
+emulate() {
+  local entry=/proc/sys/fs/binfmt_misc/qemu-aarch64
+  [ ! -e "$entry" ] || return 0
+  [ -e /proc/sys/fs/binfmt_misc/register ] || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || return 1
+  printf '%s' "$(cat /usr/lib/binfmt.d/qemu-aarch64.conf)" >/proc/sys/fs/binfmt_misc/register || return 1
+  registered=$entry
+}
+
+# The binary for aarch64, on x86_64: it is emulated, with the cross compiler's C library.
+cross() {
+  local folder=$work/duebox-$version-aarch64-unknown-linux-gnu
+  if [ ! -e "$dist/$(basename "$folder").tar.gz" ] || [ "$machine" = aarch64 ]; then
+    say cross "left out: this dist has no binary for another platform"
+    return
+  fi
+  tar -xzf "$dist/$(basename "$folder").tar.gz"
+  emulate || fail "qemu cannot be registered as the interpreter of programs for aarch64: run this as root"
+  export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+  first_job cross "$folder/duebox"
+  grep -Eq '^target +aarch64-unknown-linux-gnu$' cross.version || fail "the binary is of another target: $(grep ^target cross.version)"
+  provenance "$folder/duebox" cross.version
+  (cd cross-project && "$folder/duebox" check >../cross.check) || fail "duebox check fails on aarch64: $(cat cross.check)"
+  duebox invoke "$root/handlers/build/webhook.wasm" --payload '{}' >native.invoke || true
+  "$folder/duebox" invoke "$root/handlers/build/webhook.wasm" --payload '{}' >cross.invoke || true
+  [ "$(sed -n 's/^verdict *//p' cross.invoke)" = "$(sed -n 's/^verdict *//p' native.invoke)" ] \
+    || fail "a module ends otherwise on aarch64: $(cat cross.invoke)"
+  python_job cross "$folder/duebox"
+  unset QEMU_LD_PREFIX
 }
 
 debian() { "$root/packaging/debian/check.sh" "$(one "duebox_$version-*.deb")"; }
 
 wheel() {
   python3 -m venv venv
-  venv/bin/pip install --quiet --no-index "$(one "duebox-$version-*.whl")"
+  venv/bin/pip install --quiet --no-index "$(one "duebox-$version-*_$machine.whl")"
   first_job wheel "$work/venv/bin/duebox"
   python_job wheel "$work/venv/bin/duebox"
   venv/bin/pip install --quiet --no-index "$(one "duebox_sdk-$version-*.whl")"
@@ -70,7 +119,7 @@ wheel() {
 
 npm_package() {
   mkdir npm
-  npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-linux-*-$version.tgz")" "$(one "duebox-$version.tgz")" >/dev/null
+  npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-linux-$(case $machine in x86_64) echo x64 ;; *) echo arm64 ;; esac)-$version.tgz")" "$(one "duebox-$version.tgz")" >/dev/null
   first_job npm "$work/npm/node_modules/.bin/duebox"
   python_job npm "$work/npm/node_modules/.bin/duebox"
   npm install --silent --no-audit --no-fund --offline --prefix npm "$(one "duebox-sdk-$version.tgz")" >/dev/null
@@ -189,10 +238,12 @@ assemblyscript() {
 sums() {
   (cd "$dist" && sha256sum --quiet --check SHA256SUMS) || fail "SHA256SUMS does not match"
   [ "$(find "$dist" -maxdepth 1 -type f | wc -l)" -eq $(($(wc -l <"$dist/SHA256SUMS") + 1)) ] || fail "SHA256SUMS misses a file"
-  python3 - "$(one "duebox-$version-*.cdx.json")" <<'PYTHON' || fail "the SBOM misses wasmtime or redis, or lists tools of tests"
+  python3 - "$dist"/duebox-"$version"-*.cdx.json <<'PYTHON' || fail "the SBOM misses wasmtime or redis, or lists tools of tests"
 import json, sys
-names = {component["name"] for component in json.load(open(sys.argv[1]))["components"]}
-sys.exit(not ({"wasmtime", "redis", "tokio"} <= names and "proptest" not in names))
+for path in sys.argv[1:]:
+    names = {component["name"] for component in json.load(open(path))["components"]}
+    if not {"wasmtime", "redis", "tokio"} <= names or "proptest" in names:
+        sys.exit(1)
 PYTHON
   say sums "all files have their digests, and the SBOM lists the crates"
 }
@@ -217,12 +268,12 @@ bump() {
 }
 
 parts=("$@")
-[ $# -gt 0 ] || parts=(bump sums archive wheel npm helm debian image crates rust go assemblyscript)
+[ $# -gt 0 ] || parts=(bump sums archive cross wheel npm helm debian image crates rust go assemblyscript)
 for part in "${parts[@]}"; do
   case $part in
     npm) npm_package ;;
     go) go_module ;;
-    archive | assemblyscript | bump | crates | debian | helm | image | rust | sums | wheel) "$part" ;;
+    archive | assemblyscript | bump | crates | cross | debian | helm | image | rust | sums | wheel) "$part" ;;
     *) fail "unknown part $part" ;;
   esac
 done

@@ -92,7 +92,7 @@ def summary(root, pages):
 
 
 def without_empty_parts(text):
-    """A part of the book without a chapter is no part."""
+    """A part of the book without a chapter is not a part."""
     parts = re.split(r"(?m)^(?=# )", text)
     return "".join(part for part in parts if "](" in part or part.startswith("# Summary"))
 

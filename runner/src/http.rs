@@ -144,7 +144,8 @@ pub(crate) struct HttpServer {
     drain: watch::Sender<Duration>,
     serving: JoinSet<anyhow::Result<()>>,
     /// The task that records the history.
-    _recorder: JoinSet<anyhow::Result<()>>,
+    recorder: JoinSet<anyhow::Result<()>>,
+    state: ServerState,
     /// The listener of the probes, which serves until the end.
     _probed: JoinSet<anyhow::Result<()>>,
     _never: watch::Sender<bool>,
@@ -225,7 +226,14 @@ impl HttpServer {
             info!(address = %listening.address(), "probes are served");
             acceptor.accept(&mut probed, listening, false, served_alone(probes), never_stops);
         }
-        Ok(Self { stop, drain, serving, _recorder: recorder, _probed: probed, _never: never })
+        Ok(Self { stop, drain, serving, recorder, state, _probed: probed, _never: never })
+    }
+
+    /// Publishes what this daemon has done up to now, for the page of daemons that start later.
+    pub(crate) async fn publish_history(&self) {
+        if !self.recorder.is_empty() {
+            recorder::publish_last(&self.state).await;
+        }
     }
 
     /// Accepts no more connections to the API, and waits up to `within` for open requests. Probes

@@ -35,7 +35,7 @@ impl Language {
     pub fn of(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()? {
             "js" | "mjs" | "ts" | "mts" => Some(Self::JavaScript),
-            // They are refused as sources, which says more than that they are no modules.
+            // They are refused as sources, which says more than that they are not modules.
             "tsx" | "jsx" | "cjs" | "cts" => Some(Self::JavaScript),
             "py" => Some(Self::Python),
             _ => None,

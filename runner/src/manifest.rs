@@ -114,18 +114,15 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
     pub fn load_with(path: &Path, environment: &Environment) -> Result<Self, ManifestError> {
-        Ok(Self::examine(path, environment)?.0)
+        Self::examine(path, environment)?.valid()
     }
 
-    /// Like [`load_with`](Self::load_with), and also returns warnings about risky settings.
+    /// Like [`load_with`](Self::load_with), and also returns what can be said of a manifest with problems.
     ///
     /// # Errors
-    /// [`ManifestError`] holds every problem of the file, each with its place and remedy.
-    pub fn examine(
-        path: &Path,
-        environment: &Environment,
-    ) -> Result<(Self, Warnings), ManifestError> {
-        Self::read(path, read_bounded(path)?, environment)
+    /// [`ManifestError`] if the file cannot be read.
+    pub fn examine(path: &Path, environment: &Environment) -> Result<Examined, ManifestError> {
+        Ok(Self::read(path, read_bounded(path)?, environment))
     }
 
     /// Checks `text` as if it were the content of the file at `path`.
@@ -137,29 +134,57 @@ impl Manifest {
         text: String,
         environment: &Environment,
     ) -> Result<Self, ManifestError> {
-        Ok(Self::read(path, text, environment)?.0)
+        Self::read(path, text, environment).valid()
     }
 
-    fn read(
-        path: &Path,
-        text: String,
-        environment: &Environment,
-    ) -> Result<(Self, Warnings), ManifestError> {
+    fn read(path: &Path, text: String, environment: &Environment) -> Examined {
         let (document, syntax_errors) = DeTable::parse_recoverable(&text);
         let reader = ManifestReader::new(environment, folder_of(path));
         let manifest = read_document(&reader, document.get_ref(), path);
-        let Findings { mut problems, warnings, redacted, awaited } = reader.into_findings();
+        let Findings { mut problems, mut warnings, redacted, awaited } = reader.into_findings();
         problem::add_syntax_errors(&mut problems, &syntax_errors, &text);
         drop(document);
-        match manifest {
-            Some(manifest) if problems.is_empty() => {
-                let text = problem::redact(text, &redacted);
-                Ok((manifest, Warnings::new(path, text, warnings)))
+        // After a syntax error the values are guesses.
+        let manifest = manifest.filter(|_| syntax_errors.is_empty());
+        if manifest.is_none() {
+            warnings.clear();
+        }
+        let text = problem::redact(text, &redacted);
+        let soundness = match manifest {
+            Some(manifest) if problems.is_empty() => Soundness::Valid(Box::new(manifest)),
+            flawed => {
+                let error = ManifestError::new(path, text.clone(), problems).awaiting(awaited);
+                Soundness::Flawed(flawed.map(Box::new), error)
             }
-            _ => {
-                let text = problem::redact(text, &redacted);
-                Err(ManifestError::new(path, text, problems).awaiting(awaited))
-            }
+        };
+        Examined { soundness, warnings: Warnings::new(path, text, warnings) }
+    }
+}
+
+/// What a manifest is, and what is wrong with it.
+#[derive(Debug)]
+pub struct Examined {
+    /// The manifest.
+    pub soundness: Soundness,
+    /// Risky settings of what can be judged.
+    pub warnings: Warnings,
+}
+
+/// A manifest that was read.
+#[derive(Debug)]
+pub enum Soundness {
+    /// It has no problem.
+    Valid(Box<Manifest>),
+    /// It has problems. In what could be read, keys with problems are not set; `None` if little of it can be read.
+    Flawed(Option<Box<Manifest>>, ManifestError),
+}
+
+impl Examined {
+    /// The manifest, if it has no problem.
+    fn valid(self) -> Result<Manifest, ManifestError> {
+        match self.soundness {
+            Soundness::Valid(manifest) => Ok(*manifest),
+            Soundness::Flawed(_, error) => Err(error),
         }
     }
 }

@@ -57,6 +57,10 @@ const RECLAIM_EVERY: Duration = Duration::from_millis(500);
 /// How long after its deadline a drain may still settle interrupted jobs, unless Redis fails.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
+/// How long after its deadline a drain waits for the reply to one turn: half of the above, so that a Redis that
+/// hangs is told from one that is slow.
+const DRAIN_REPLY_MAX: Duration = Duration::from_millis(500);
+
 /// A command from the daemon to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerCommand {

@@ -258,6 +258,46 @@ fn what_can_never_work_is_a_warning() {
     assert_eq!(warnings.len(), wanted.len(), "{warnings:#?}");
 }
 
+/// A problem of the file hides neither the problems of modules nor warnings.
+#[test]
+fn all_problems_are_told_at_once() {
+    let folder = folder(
+        "[topics.flawed]\nhandler = \"ack.wat\"\nttr = \"soon\"\nsandbox = { push = [\"*\"] }\n\
+         [topics.refused]\nhandler = \"none.wat\"\n\
+         [topics.risky]\nhandler = \"pushes.wat\"\nsandbox = { push = [\"*\"] }\n\
+         [topics.lost]\nhandler = \"pushes.wat\"\nsandbox = { push = [\"flawed\"] }\n",
+    );
+    let output = check(folder.path(), &["--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let texts = |list: &str| -> Vec<String> {
+        let all = report[list].as_array().unwrap().iter();
+        all.map(|one| one["message"].as_str().unwrap().to_owned()).collect()
+    };
+    let problems = texts("problems");
+    assert_eq!(problems.len(), 2, "{report}");
+    assert!(problems[0].contains("`ttr`") && problems[1].contains("none.wat"), "{report}");
+    // The topic `flawed` exists: a push to it is no mistake.
+    let warnings = texts("warnings");
+    assert_eq!(warnings.len(), 2, "{report}");
+    for (warning, topic) in warnings.iter().zip(["flawed", "risky"]) {
+        assert!(warning.contains(topic) && warning.contains("every topic"), "{report}");
+    }
+    let text = String::from_utf8(check(folder.path(), &[]).stderr).unwrap();
+    for words in ["soon", "none.wat", "every topic"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // After a syntax error the values are guesses, and nothing else is said of them.
+    std::fs::write(
+        folder.path().join("duebox.toml"),
+        "[topics.a]\nhandler = \"none.wat\"\nttr = = 1\n",
+    )
+    .unwrap();
+    let output = check(folder.path(), &["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!report.to_string().contains("none.wat"), "{report}");
+}
+
 #[test]
 fn harmless_settings_have_no_warning() {
     let folder = folder(MANIFEST);

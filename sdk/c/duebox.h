@@ -103,6 +103,7 @@ typedef struct {
 /* No text. */
 #define DUEBOX_NONE ((duebox_text){NULL, 0})
 
+/* Whether two texts have the same bytes. */
 DUEBOX_UNUSED static bool duebox_equal(duebox_text a, duebox_text b) {
   if (a.length != b.length) return false;
   for (uint32_t i = 0; i < a.length; i++) {
@@ -164,6 +165,7 @@ typedef struct {
   uint32_t length, capacity;
 } duebox_builder;
 
+/* Adds a text. */
 DUEBOX_UNUSED static void duebox_add(duebox_builder *builder, duebox_text text) {
   if (builder->capacity - builder->length < text.length) {
     uint32_t capacity = (builder->length + text.length) * 2;
@@ -176,6 +178,7 @@ DUEBOX_UNUSED static void duebox_add(duebox_builder *builder, duebox_text text) 
   builder->length += text.length;
 }
 
+/* Adds a decimal number. */
 DUEBOX_UNUSED static void duebox_add_int(duebox_builder *builder, int64_t number) {
   char digits[20];
   uint32_t at = sizeof digits;
@@ -185,6 +188,7 @@ DUEBOX_UNUSED static void duebox_add_int(duebox_builder *builder, int64_t number
   duebox_add(builder, (duebox_text){digits + at, (uint32_t)sizeof digits - at});
 }
 
+/* What was added so far. It stays as it is when more is added. */
 DUEBOX_UNUSED static duebox_text duebox_built(const duebox_builder *builder) {
   return (duebox_text){builder->at ? builder->at : "", builder->length};
 }
@@ -210,14 +214,19 @@ DUEBOX_UNUSED static duebox_text duebox_payload(void) {
 
 DUEBOX_UNUSED static duebox_text duebox_meta_(int32_t key) { DUEBOX_WHOLE_(duebox_v1_meta_read(key, to, capacity)) }
 
+/* The job's id. */
 DUEBOX_UNUSED static duebox_text duebox_id(void) { return duebox_meta_(1); }
+/* The job's topic. */
 DUEBOX_UNUSED static duebox_text duebox_topic(void) { return duebox_meta_(2); }
-/* The number of this attempt, from 1, and how many there are. */
+/* The number of this attempt, from 1. */
 DUEBOX_UNUSED static int64_t duebox_attempt(void) { return duebox_v1_meta_int(3); }
+/* The number of attempts in total. */
 DUEBOX_UNUSED static int64_t duebox_max_attempts(void) { return duebox_v1_meta_int(4); }
-/* Unix time in ms: when the job fell due, when this attempt is stopped, and now. */
+/* When the job fell due, in Unix ms. */
 DUEBOX_UNUSED static int64_t duebox_due_at_ms(void) { return duebox_v1_meta_int(5); }
+/* The end of this attempt's time, in Unix ms. */
 DUEBOX_UNUSED static int64_t duebox_deadline_ms(void) { return duebox_v1_meta_int(6); }
+/* The host's clock, in Unix ms. */
 DUEBOX_UNUSED static int64_t duebox_now_ms(void) { return duebox_v1_meta_int(8); }
 /* How many ms this attempt has left. */
 DUEBOX_UNUSED static int64_t duebox_time_left_ms(void) { return duebox_v1_meta_int(9); }
@@ -246,6 +255,7 @@ DUEBOX_UNUSED static duebox_text duebox_field(duebox_text block, duebox_text wan
 
 /* The job's headers as a block. */
 DUEBOX_UNUSED static duebox_text duebox_headers(void) { return duebox_meta_(7); }
+/* A header of the job; none if it does not exist. */
 DUEBOX_UNUSED static duebox_text duebox_header(duebox_text name) { return duebox_field(duebox_headers(), name); }
 
 /* A value of `sandbox.config` or `sandbox.secrets`: strings as they are, others as JSON; none if it is not set. */
@@ -253,13 +263,18 @@ DUEBOX_UNUSED static duebox_text duebox_config(duebox_text name) {
   DUEBOX_WHOLE_(duebox_v1_config_read(name.at, name.length, to, capacity))
 }
 
+/* Fills memory with random bytes. */
 DUEBOX_UNUSED static void duebox_random(void *to, uint32_t length) { duebox_v1_random(to, length); }
 
 /* Lines of the job's log. */
 DUEBOX_UNUSED static void duebox_error(duebox_text text) { duebox_v1_log(0, text.at, text.length); }
+/* Logs at level warn. */
 DUEBOX_UNUSED static void duebox_warn(duebox_text text) { duebox_v1_log(1, text.at, text.length); }
+/* Logs at level info. */
 DUEBOX_UNUSED static void duebox_info(duebox_text text) { duebox_v1_log(2, text.at, text.length); }
+/* Logs at level debug. */
 DUEBOX_UNUSED static void duebox_debug(duebox_text text) { duebox_v1_log(3, text.at, text.length); }
+/* Logs at level trace. */
 DUEBOX_UNUSED static void duebox_trace(duebox_text text) { duebox_v1_log(4, text.at, text.length); }
 
 /* Keeps a result with the acked job. DUEBOX_TOO_LARGE above 64 KiB; the previous one then stays. */
@@ -371,6 +386,7 @@ DUEBOX_UNUSED static int32_t duebox_push(const duebox_follow_up *job) {
   return duebox_v1_push(head.at, head.length, job->payload.at, job->payload.length);
 }
 
+/* Why a push was refused. */
 DUEBOX_UNUSED static duebox_text duebox_push_error(int32_t code) {
   if (code == DUEBOX_DENIED) return DUEBOX("the handler may not push to this topic; sandbox.push grants it");
   if (code == DUEBOX_TOO_LARGE) return DUEBOX("there are over 100 follow-ups, over 4 MiB of them, or one has a head over 16 KiB");
@@ -406,6 +422,7 @@ DUEBOX_UNUSED static int32_t duebox_kv_add(duebox_text key, int64_t delta, int64
   return duebox_v1_kv_add(key.at, key.length, delta, sum);
 }
 
+/* Why a call to the store failed. */
 DUEBOX_UNUSED static duebox_text duebox_kv_error(int32_t code) {
   if (code == DUEBOX_TOO_LARGE) return DUEBOX("the value is over 64 KiB, or the topic's store is full");
   if (code == DUEBOX_UNAVAILABLE) return DUEBOX("the topic's store cannot be reached");

@@ -1,5 +1,5 @@
 /*
- * Requests of a C handler to the origins that `sandbox.http` grants. Redirects are not followed: send another request.
+ * Requests of a C handler to the origins that `sandbox.http` grants. Redirects are followed only as often as `follow` says.
  *
  *     duebox_response response = duebox_get(DUEBOX("https://api.example.com/rate"));
  *     if (response.status != 200) return duebox_verdict_of(&response);
@@ -8,13 +8,19 @@
 #define DUEBOX_HTTP_H
 
 #include "duebox.h"
+#include "duebox_redirect.h"
 
-/* A request. What is 0 or none is left out; a timeout of 0 is the time that the job has left. */
+/*
+ * A request. What is 0 or none is left out; a timeout of 0 is the time that the job has left. All hops share it. `follow` is
+ * how many redirects are followed. A 303, and a 301 or 302 in response to a POST, is followed by a GET without body.
+ * Authorization and Cookie are not sent to another origin. A redirect that is not followed is the response.
+ */
 typedef struct {
   duebox_text method, url, body;
   const duebox_pair *headers;
   uint32_t header_count;
   uint32_t timeout_ms;
+  uint32_t follow;
 } duebox_request;
 
 /* A response, whatever its status; or an error: then the status is one of DUEBOX_DENIED … and `error` says why. */
@@ -23,6 +29,7 @@ typedef struct {
   duebox_text headers; /* a block: duebox_field() finds a header by its name */
   duebox_text body;
   duebox_text error;
+  duebox_text url; /* of the request, or of its last redirect */
 } duebox_response;
 
 DUEBOX_UNUSED static duebox_text duebox_http_part_(int32_t part) {
@@ -36,9 +43,9 @@ DUEBOX_UNUSED static duebox_text duebox_http_part_(int32_t part) {
   }
 }
 
-/* Sends a request and waits for the whole response. */
-DUEBOX_UNUSED static duebox_response duebox_send(const duebox_request *request) {
-  duebox_response response = {DUEBOX_INVALID, DUEBOX_NONE, DUEBOX_NONE, DUEBOX_NONE};
+/* Sends one hop. */
+DUEBOX_UNUSED static duebox_response duebox_exchange_(const duebox_request *request) {
+  duebox_response response = {.status = DUEBOX_INVALID, .url = request->url};
   duebox_builder head = {0};
   duebox_add(&head, request->method);
   duebox_add(&head, DUEBOX(" "));
@@ -64,6 +71,58 @@ DUEBOX_UNUSED static duebox_response duebox_send(const duebox_request *request) 
   return response;
 }
 
+/* Leaves out the headers that a redirect does not carry: those of a body, or those with credentials. */
+DUEBOX_UNUSED static void duebox_leave_out_(duebox_request *request, bool of_body, bool credentials) {
+  duebox_pair *kept = duebox_alloc((request->header_count + 1) * sizeof(duebox_pair));
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < request->header_count; i++) {
+    duebox_text name = request->headers[i].name;
+    bool is_secret = duebox_equal_fold_(name, DUEBOX("authorization")) || duebox_equal_fold_(name, DUEBOX("cookie"));
+    bool is_left_out = (of_body && duebox_begins_(name, DUEBOX("content-"))) || (credentials && is_secret);
+    if (!is_left_out) kept[count++] = request->headers[i];
+  }
+  request->headers = kept;
+  request->header_count = count;
+}
+
+/* Turns a request into the one that a redirect leads to (RFC 9110, 15.4); false if there is none. */
+DUEBOX_UNUSED static bool duebox_redirected_(duebox_request *request, const duebox_response *response) {
+  int32_t status = response->status;
+  if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308) return false;
+  duebox_text location = duebox_field(response->headers, DUEBOX("location"));
+  if (location.at == NULL) return false;
+  duebox_text url = duebox_target_(request->url, location);
+  if (url.at == NULL) return false;
+  bool is_post = duebox_equal(request->method, DUEBOX("POST")), is_head = duebox_equal(request->method, DUEBOX("HEAD"));
+  bool becomes_get = status == 303 ? !is_head : status < 303 && is_post;
+  if (becomes_get) {
+    request->method = DUEBOX("GET");
+    request->body = DUEBOX_NONE;
+  }
+  duebox_leave_out_(request, becomes_get, !duebox_equal_fold_(duebox_origin_(request->url), duebox_origin_(url)));
+  request->url = url;
+  return true;
+}
+
+/* Sends a request and waits for the whole response. */
+DUEBOX_UNUSED static duebox_response duebox_send(const duebox_request *request) {
+  duebox_request hop = *request;
+  int64_t started = request->follow > 0 ? duebox_now_ms() : 0;
+  duebox_response response = duebox_exchange_(&hop);
+  for (uint32_t hops = 0; hops < request->follow && duebox_redirected_(&hop, &response); hops++) {
+    if (request->timeout_ms > 0) {
+      int64_t left = request->timeout_ms - (duebox_now_ms() - started);
+      if (left <= 0) {
+        return (duebox_response){.status = DUEBOX_TIMEOUT, .error = DUEBOX("no time was left to follow a redirect"), .url = hop.url};
+      }
+      hop.timeout_ms = (uint32_t)left;
+    }
+    response = duebox_exchange_(&hop);
+  }
+  return response;
+}
+
+/* Sends a GET request. */
 DUEBOX_UNUSED static duebox_response duebox_get(duebox_text url) {
   duebox_request request = {.method = DUEBOX("GET"), .url = url};
   return duebox_send(&request);

@@ -1,11 +1,20 @@
 /*
- * A strict reader of JSON for C handlers: nothing is copied but strings with escapes.
+ * A strict reader and a writer of JSON for C handlers. The reader copies nothing but strings with escapes.
  *
  *     duebox_text name, payload = duebox_payload();
  *     if (!duebox_json_is_valid(payload)) return duebox_drop(DUEBOX("the payload is not JSON"));
  *     if (!duebox_json_string(duebox_json_get(payload, DUEBOX("name")), &name)) return duebox_drop(DUEBOX("no name"));
  *
  * A value is the text between its first and its last byte. Look at a document with duebox_json_is_valid() first.
+ *
+ * The writer puts one value together in a builder, which has nothing else in it. It writes the commas:
+ *
+ *     duebox_builder json = {0};
+ *     duebox_json_open(&json, '{');
+ *     duebox_json_key(&json, DUEBOX("name"));
+ *     duebox_json_add_string(&json, name);
+ *     duebox_json_close(&json, '}');
+ *     duebox_set_result(duebox_built(&json));
  */
 #ifndef DUEBOX_JSON_H
 #define DUEBOX_JSON_H
@@ -196,6 +205,64 @@ DUEBOX_UNUSED static bool duebox_json_is_true(duebox_text value) { return duebox
 /* Whether the value is `true` or `false`. */
 DUEBOX_UNUSED static bool duebox_json_is_bool(duebox_text value) {
   return duebox_json_is_true(value) || duebox_equal(value, DUEBOX("false"));
+}
+
+/* Writes the comma before a value or a name, unless it is the first one of its array or object. */
+DUEBOX_UNUSED static void duebox_json_comma_(duebox_builder *json) {
+  char last = json->length > 0 ? json->at[json->length - 1] : '[';
+  if (last != '[' && last != '{' && last != ':') duebox_add(json, DUEBOX(","));
+}
+
+/* Writes a value as it is: a value that was read, or a number with a fraction. */
+DUEBOX_UNUSED static void duebox_json_add(duebox_builder *json, duebox_text value) {
+  duebox_json_comma_(json);
+  duebox_add(json, value);
+}
+
+/* Writes a string. The text is UTF-8. */
+DUEBOX_UNUSED static void duebox_json_add_string(duebox_builder *json, duebox_text text) {
+  duebox_json_add(json, DUEBOX("\""));
+  for (uint32_t at = 0; at < text.length; at++) {
+    unsigned char c = (unsigned char)text.at[at];
+    if (c == '"' || c == '\\') duebox_add(json, DUEBOX("\\"));
+    if (c >= ' ') {
+      duebox_add(json, duebox_slice(text, at, at + 1));
+      continue;
+    }
+    char escape[] = {'\\', 'u', '0', '0', (char)('0' + (c >> 4)), "0123456789abcdef"[c & 15]};
+    duebox_add(json, (duebox_text){escape, sizeof(escape)});
+  }
+  duebox_add(json, DUEBOX("\""));
+}
+
+/* Writes an integer. */
+DUEBOX_UNUSED static void duebox_json_add_int(duebox_builder *json, int64_t number) {
+  duebox_json_comma_(json);
+  duebox_add_int(json, number);
+}
+
+/* Writes `true` or `false`. */
+DUEBOX_UNUSED static void duebox_json_add_bool(duebox_builder *json, bool truth) {
+  duebox_json_add(json, truth ? DUEBOX("true") : DUEBOX("false"));
+}
+
+/* Writes `null`. */
+DUEBOX_UNUSED static void duebox_json_add_null(duebox_builder *json) { duebox_json_add(json, DUEBOX("null")); }
+
+/* Opens an array with '[' or an object with '{'. */
+DUEBOX_UNUSED static void duebox_json_open(duebox_builder *json, char bracket) {
+  duebox_json_add(json, (duebox_text){&bracket, 1});
+}
+
+/* Writes the name of an object's next field. Its value comes next. */
+DUEBOX_UNUSED static void duebox_json_key(duebox_builder *json, duebox_text name) {
+  duebox_json_add_string(json, name);
+  duebox_add(json, DUEBOX(":"));
+}
+
+/* Closes an array with ']' or an object with '}'. */
+DUEBOX_UNUSED static void duebox_json_close(duebox_builder *json, char bracket) {
+  duebox_add(json, (duebox_text){&bracket, 1});
 }
 
 #endif

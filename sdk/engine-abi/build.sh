@@ -39,11 +39,20 @@ build() (
     --target "$target" --target-dir "$folder/target" "${rust_flags[@]}" "$@"
 )
 
+# built_module MODULE: the file that cargo has built.
+built_module() { printf '%s\n' "$folder/target/$target/release/duebox_$(basename "$folder")_$1.wasm"; }
+
+# at_most MODULE BYTES: fails if the module that was built is larger.
+at_most() {
+  local bytes
+  bytes=$(wc -c <"$(built_module "$1")")
+  [ "$bytes" -le "$2" ] || fail "the module $1 has $bytes bytes and may have $2; make it smaller (sdk/$(basename "$folder")/Cargo.toml)"
+}
+
 # place MODULE: renames the new module, unless the existing one is the same.
 place() {
-  local language new=$folder/build/.$1.$$.new
-  language=$(basename "$folder")
-  cp "$folder/target/$target/release/duebox_${language}_$1.wasm" "$new"
+  local new=$folder/build/.$1.$$.new
+  cp "$(built_module "$1")" "$new"
   if cmp -s "$new" "$folder/build/$1.wasm"; then rm "$new"; else mv "$new" "$folder/build/$1.wasm"; fi
-  say "$language/$1 ($(($(wc -c <"$folder/build/$1.wasm") / 1000)) kB)"
+  say "$(basename "$folder")/$1 ($(($(wc -c <"$folder/build/$1.wasm") / 1000)) kB)"
 }

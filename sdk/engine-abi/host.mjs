@@ -41,9 +41,9 @@ export function evaluate(engine, pages, program, { config = {}, http } = {}) {
     reason: (p, l) => { job.out.reason = text(p, l); },
     result: (p, l) => { job.out.result = text(p, l); return 0; },
     log: (level, p, l) => void job.log.push(text(p, l)),
-    http_send: (hp, hl, bp, bl) => {
+    http_send: (hp, hl, bp, bl, timeout) => {
       job.sent.push(text(hp, hl) + text(bp, bl));
-      job.response = http(text(hp, hl));
+      job.response = http(text(hp, hl), text(bp, bl), timeout);
       return job.response.status;
     },
     http_read: (part, dst, off, len) => {

@@ -1,6 +1,7 @@
 package duebox
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -70,6 +71,25 @@ func (j *Job) SetResult(result []byte) error {
 		return ErrResultTooLarge
 	}
 	return nil
+}
+
+// PushJSON is [Job.Push] with a value as JSON in place of the payload. It fails if json.Marshal does.
+func (j *Job) PushJSON(followUp FollowUp, payload any) error {
+	bytes, err := json.Marshal(payload)
+	if err != nil {
+		return err
+	}
+	followUp.Payload = bytes
+	return j.Push(followUp)
+}
+
+// SetResultJSON is [Job.SetResult] with a value as JSON. It fails if json.Marshal does.
+func (j *Job) SetResultJSON(value any) error {
+	bytes, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return j.SetResult(bytes)
 }
 
 // head is everything but the payload, as a block for the host.

@@ -1,6 +1,7 @@
 package duebox
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -87,6 +88,24 @@ func (j *Job) Send(request Request) (Response, error) {
 		response, err = request.exchange(left)
 	}
 	return response, err
+}
+
+// SendJSON is [Job.Send] with a value as JSON in place of the body, and with its content-type. It fails if
+// json.Marshal does. The method is POST if it is empty.
+func (j *Job) SendJSON(request Request, body any) (Response, error) {
+	bytes, err := json.Marshal(body)
+	if err != nil {
+		return Response{}, err
+	}
+	headers := map[string]string{"content-type": "application/json"}
+	for name, value := range request.Headers {
+		headers[strings.ToLower(name)] = value
+	}
+	request.Headers, request.Body = headers, bytes
+	if request.Method == "" {
+		request.Method = "POST"
+	}
+	return j.Send(request)
 }
 
 // exchange sends one hop; without a timeout it may take the job's remaining time.

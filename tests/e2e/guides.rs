@@ -1,6 +1,7 @@
 //! The commands of the documentation and of the examples, run as they are printed.
 
 mod cluster;
+mod documented;
 mod examples;
 mod first_handler;
 mod first_steps;

@@ -1,5 +1,6 @@
 //! What operators run and read: commands, metrics, traces, status and the container image.
 
+mod alerts;
 mod doctor;
 mod image;
 mod incident;

@@ -5,6 +5,8 @@ mod browser;
 mod in_browser;
 mod live;
 mod operator;
+mod past;
+mod undo;
 mod views;
 mod walks;
 mod wire;

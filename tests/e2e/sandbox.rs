@@ -9,3 +9,4 @@ mod kv_store;
 mod neighbours;
 mod python;
 mod secrets;
+mod source_deploy;

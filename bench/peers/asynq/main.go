@@ -63,6 +63,9 @@ func serve(task *peer.Task, redis asynq.RedisClientOpt) {
 		config.TaskCheckInterval = 100 * time.Millisecond
 		config.DelayedTaskCheckInterval = 100 * time.Millisecond
 	}
+	if task.Concurrency > 0 {
+		config.Concurrency = task.Concurrency
+	}
 	server := asynq.NewServer(redis, config)
 	peer.Fail(server.Start(asynq.HandlerFunc(func(_ context.Context, job *asynq.Task) error {
 		task.Handle(job.Payload())

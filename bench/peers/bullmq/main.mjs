@@ -5,6 +5,7 @@
 // Arguments and replies follow the protocol of all peers (see ../README.md).
 import { createInterface } from "node:readline";
 import { Queue, Worker } from "bullmq";
+import { Pool } from "undici";
 
 const PAYLOAD_LEN = 200;
 const LEAD_MS = 3000;
@@ -18,6 +19,9 @@ const connection = { host, port: Number(port) };
 const tuned = settings === "tuned";
 const jobs = Number(jobsText);
 const spreadMs = Number(spreadText);
+const postsTo = process.env.PEER_POSTS_TO === undefined ? undefined : new URL(process.env.PEER_POSTS_TO);
+const concurrency = postsTo === undefined ? 100 : Number(process.env.PEER_CONCURRENCY);
+const receiver = postsTo && new Pool(postsTo.origin, { connections: concurrency });
 const options = tuned ? { removeOnComplete: true } : {};
 
 const handledTimes = new Uint8Array(jobs);
@@ -29,7 +33,7 @@ let warm;
 const warmed = new Promise((resolve) => { warm = resolve; });
 
 const nowUs = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
-const answer = (value) => process.stdout.write(JSON.stringify(value) + "\n");
+const reply = (value) => process.stdout.write(JSON.stringify(value) + "\n");
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // A line on stdin starts the task; the end of stdin ends the program.
@@ -78,7 +82,16 @@ async function timed(work) {
   reply({ seconds: (performance.now() - from) / 1000 });
 }
 
+/** Sends the job to the receiver, which must accept it. */
+async function post(payload) {
+  const headers = { "content-type": "application/json" };
+  const { statusCode, body } = await receiver.request({ path: postsTo.pathname, method: "POST", headers, body: payload });
+  await body.dump();
+  if (statusCode !== 200) throw new Error(`the receiver answered ${statusCode}`);
+}
+
 async function handle(job) {
+  if (receiver) await post(JSON.stringify(job.data));
   const now = nowUs();
   const number = job.data.n;
   if (number < 0) return warm();
@@ -92,7 +105,7 @@ async function handle(job) {
 }
 
 function serve() {
-  const worker = new Worker("bench", handle, tuned ? { connection, concurrency: 100 } : { connection });
+  const worker = new Worker("bench", handle, tuned ? { connection, concurrency } : { connection });
   worker.on("error", (error) => process.stderr.write(`${error}\n`));
 }
 

@@ -4,9 +4,11 @@ package goprotocol
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -30,7 +32,11 @@ type Task struct {
 	Addr     string
 	Jobs     int
 	SpreadMs int64
+	// Concurrency is the number of jobs at once, where the handler posts them; 0 elsewhere.
+	Concurrency int
 
+	postsTo string
+	client  *http.Client
 	stdin   *bufio.Reader
 	runs    []atomic.Int32
 	lateUs  []int64
@@ -49,11 +55,20 @@ func Read() *Task {
 	Fail(err)
 	spread, err := strconv.ParseInt(os.Args[5], 10, 64)
 	Fail(err)
-	return &Task{
+	task := &Task{
 		Name: os.Args[1], Tuned: os.Args[2] == "tuned", Addr: os.Args[3], Jobs: jobs, SpreadMs: spread,
 		stdin: bufio.NewReader(os.Stdin), runs: make([]atomic.Int32, jobs), lateUs: make([]int64, jobs),
-		warm: make(chan struct{}, 1),
+		warm: make(chan struct{}, 1), postsTo: os.Getenv("PEER_POSTS_TO"),
 	}
+	if task.postsTo != "" {
+		task.Concurrency, err = strconv.Atoi(os.Getenv("PEER_CONCURRENCY"))
+		Fail(err)
+		// By default two connections of a host are kept.
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = task.Concurrency, task.Concurrency
+		task.client = &http.Client{Transport: transport}
+	}
+	return task
 }
 
 // Fail exits with an error message if err is not nil.
@@ -97,6 +112,9 @@ func Payload(number int, due time.Time) []byte {
 
 // Handle records a job as handled. The job with number -1 warms up the worker.
 func (t *Task) Handle(payload []byte) {
+	if t.client != nil {
+		t.post(payload)
+	}
 	now := time.Now().UnixMicro()
 	var job struct {
 		N     int   `json:"n"`
@@ -114,6 +132,18 @@ func (t *Task) Handle(payload []byte) {
 	t.lateUs[job.N] = now - job.DueUs
 	t.last.Store(now)
 	t.handled.Add(1)
+}
+
+// post sends the job to the receiver, which must accept it.
+func (t *Task) post(payload []byte) {
+	response, err := t.client.Post(t.postsTo, "application/json", bytes.NewReader(payload))
+	Fail(err)
+	_, err = io.Copy(io.Discard, response.Body)
+	Fail(err)
+	Fail(response.Body.Close())
+	if response.StatusCode != http.StatusOK {
+		Fail(fmt.Errorf("the receiver answered %s", response.Status))
+	}
 }
 
 // WaitWarm waits for the job with number -1.

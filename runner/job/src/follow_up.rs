@@ -67,10 +67,10 @@ pub enum FollowUpError {
     /// Its payload is not base64.
     #[error("its payload is not base64: {0}")]
     Base64(#[from] base64::DecodeError),
-    /// Its topic is no topic name.
+    /// Its topic is not a topic name.
     #[error(transparent)]
     Topic(#[from] TopicError),
-    /// Its id is no job id.
+    /// Its id is not a job id.
     #[error(transparent)]
     Id(#[from] IdError),
     /// Its options cannot be read.

@@ -7,6 +7,8 @@ mod shards;
 use std::sync::Arc;
 
 use crate::error::QueueError;
+use crate::produce::combine::PushLines;
+use crate::topic::announced::AnnouncedTopics;
 use crate::topic::shards::KnownShards;
 use crate::wire::callers::Callers;
 use crate::wire::cluster::PrimaryAway;
@@ -31,6 +33,9 @@ pub struct Queue {
     known_shards: Arc<KnownShards>,
     /// The callers of pushes.
     pub(crate) push_callers: Arc<Callers>,
+    /// The pushes that share calls.
+    pub(crate) push_lines: Arc<PushLines>,
+    pub(crate) announced_topics: Arc<AnnouncedTopics>,
 }
 
 impl Queue {
@@ -92,7 +97,14 @@ impl Queue {
     }
 
     fn on(connection: Connection, keys: Keys) -> Self {
-        Self { connection, keys, known_shards: Arc::default(), push_callers: Arc::default() }
+        Self {
+            connection,
+            keys,
+            known_shards: Arc::default(),
+            push_callers: Arc::default(),
+            push_lines: Arc::default(),
+            announced_topics: Arc::default(),
+        }
     }
 
     /// How long Redis took to answer this handle and its clones.

@@ -2,4 +2,5 @@
 
 pub(crate) mod channel;
 pub(crate) mod events;
+pub(crate) mod histories;
 pub(crate) mod runners;

@@ -197,9 +197,9 @@ impl QueueError {
                 Some("set redis.password to a file that contains only the password")
             }
             Self::Login { .. } => Some("correct the user in redis.url and redis.password"),
-            Self::NotPermitted { .. } => {
-                Some("grant it with ACL SETUSER; docs/guide/redis.md has the whole line")
-            }
+            Self::NotPermitted { .. } => Some(
+                "grant it with ACL SETUSER; https://github.com/duebox/duebox/blob/main/docs/guide/redis.md has the whole line",
+            ),
             Self::Layout { .. } => Some(
                 "run the version of duebox that wrote it, or a newer one, or restore a backup from before the upgrade",
             ),

@@ -30,6 +30,36 @@ use crate::work::settle::{Settled, Settlement};
 /// # Errors
 /// Every method fails with [`QueueError`] if Redis did not reply or refused. A job that is in another
 /// state than the call expects is not an error: the result says so.
+///
+/// # Example
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use duebox_queue::{
+///     ConnectionSettings, DeadQuery, IfExists, JobId, NewJob, PullOptions, Queue, Requeued, Verdict,
+/// };
+///
+/// # let server = duebox_harness::RedisServer::start();
+/// # let url = server.url();
+/// let queue = Queue::connect(&ConnectionSettings::new(url), "shop").await?;
+/// let mail = queue.topic("mail")?;
+/// let id = JobId::new("welcome-42")?;
+/// mail.push(&[NewJob::new(id.clone(), "Hello, Ada!")], IfExists::Reject).await?;
+///
+/// // The job fails and is given up: it is dead, with its reason, until it is requeued.
+/// let options = PullOptions::new("worker-1", 1, Duration::from_secs(15), Duration::from_secs(5))?;
+/// let lease = mail.pull(&options).await?.leases.remove(0);
+/// mail.settle(&[lease.settle(Verdict::drop("no such address"))]).await?;
+/// let dead = mail.list_dead(&DeadQuery::default()).await?;
+/// assert_eq!(dead.jobs[0].reason.as_deref(), Some("no such address"));
+///
+/// assert_eq!(mail.requeue(&[id]).await?, [Requeued::Ok]);
+/// assert_eq!(mail.depths().await?.ready, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Topic {
     queue: Queue,
@@ -37,6 +67,28 @@ pub struct Topic {
 }
 
 /// The key-value store of one topic: values of at most 64 KiB, under names of 1 to 256 bytes.
+///
+/// # Example
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use duebox_queue::{ConnectionSettings, KvCondition, KvWrite, Queue};
+///
+/// # let server = duebox_harness::RedisServer::start();
+/// # let url = server.url();
+/// let queue = Queue::connect(&ConnectionSettings::new(url), "shop").await?;
+/// let store = queue.topic("mail")?.store();
+///
+/// // Only the first of two writers gets the name; it expires after a minute.
+/// let (minute, first) = (Some(Duration::from_secs(60)), KvCondition::IfAbsent);
+/// assert_eq!(store.set(b"sent", &"yes".into(), minute, first).await?, KvWrite::Done(()));
+/// assert_eq!(store.set(b"sent", &"again".into(), minute, first).await?, KvWrite::Conflict);
+/// assert_eq!(store.add(b"count", 2).await?, KvWrite::Done(2));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Store {
     queue: Queue,

@@ -93,6 +93,7 @@ pub use duebox_job::{
 
 pub use crate::client::Queue;
 pub use crate::control::events::{Event, EventId, EventIdError, EventPage, StoredEvent};
+pub use crate::control::histories::HistoryFields;
 pub use crate::control::runners::Statuses;
 pub use crate::error::{QueueError, TlsProblem};
 pub use crate::handle::{Store, Topic};

@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use self::catch_up::{COUNT_MAX, CatchUp, catch_up};
 use crate::observe::push_counters::{PushCounters, Source};
+use crate::observe::sick_topics::{SickTopics, TopicLoop};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 use crate::schedule::{Missed, Schedule};
 
@@ -43,11 +44,13 @@ pub async fn run(
     queue: Queue,
     mut schedules: watch::Receiver<Schedules>,
     push_counters: Arc<PushCounters>,
+    sick_topics: Arc<SickTopics>,
     outage: Arc<Outage>,
 ) {
     let mut scheduler = Scheduler {
         queue,
         push_counters,
+        sick_topics,
         outage,
         progress: BTreeMap::new(),
         retry: RETRY_FIRST,
@@ -80,6 +83,7 @@ async fn sleep_until(when: Option<Instant>) {
 struct Scheduler {
     queue: Queue,
     push_counters: Arc<PushCounters>,
+    sick_topics: Arc<SickTopics>,
     outage: Arc<Outage>,
     /// The progress of each schedule, by topic and name.
     progress: BTreeMap<(TopicName, String), Progress>,
@@ -145,6 +149,8 @@ impl Scheduler {
                 Ok(until_next) => {
                     wait = wait.min(until_next);
                     progress.refused = false;
+                    let shard = schedule.topic.first_shard();
+                    self.sick_topics.record_success(&shard, TopicLoop::Schedule);
                 }
                 Err(error) => {
                     failed = true;
@@ -200,7 +206,13 @@ impl Scheduler {
     fn report_failure(&self, schedule: &Schedule, progress: &mut Progress, error: &QueueError) {
         if error.is_disconnected() {
             self.outage.record_error(error);
-        } else if !progress.refused {
+            return;
+        }
+        if error.is_of_topic() {
+            let shard = schedule.topic.first_shard();
+            self.sick_topics.record_error(&shard, TopicLoop::Schedule, error);
+        }
+        if !progress.refused {
             progress.refused = true;
             warn!(schedule = %schedule.name, topic = %schedule.topic, %error,
                 "ticks cannot be pushed; retrying");
@@ -351,6 +363,33 @@ mod tests {
     fn step(until: Option<u64>, line: &str) -> Option<Step> {
         let progress = Progress { until, line: line.to_owned(), ..Progress::default() };
         next_step(&minutely(), "every 1m", &progress, NOW)
+    }
+
+    #[tokio::test]
+    async fn a_schedule_whose_topic_is_sick_is_counted_and_stops_no_other() {
+        let server = duebox_harness::RedisServer::start();
+        server.cli(&["SET", "duebox:{sick}:ticks", "a text"]);
+        let settings = duebox_queue::ConnectionSettings::new(server.url());
+        let queue = Queue::connect(&settings, "duebox").await.unwrap();
+        let (outage, sick_topics) = (Arc::<Outage>::default(), Arc::<SickTopics>::default());
+        let mut scheduler = Scheduler {
+            queue,
+            push_counters: Arc::default(),
+            sick_topics: Arc::clone(&sick_topics),
+            outage: Arc::clone(&outage),
+            progress: BTreeMap::new(),
+            retry: RETRY_FIRST,
+            record_at: Instant::now(),
+        };
+        let sick = TopicName::new("sick").unwrap();
+        let schedules = [Schedule { topic: sick.clone(), ..minutely() }, minutely()].into();
+        assert!(scheduler.push_due(&schedules).await.is_some());
+        assert_eq!((sick_topics.count(), sick_topics.errors()), (1, vec![(sick, 1)]));
+        assert_eq!(server.cli(&["HEXISTS", "duebox:{report}:ticks", "minutely"]), "1");
+        assert!(!outage.is_ongoing());
+        server.cli(&["DEL", "duebox:{sick}:ticks"]);
+        scheduler.push_due(&schedules).await;
+        assert_eq!(sick_topics.count(), 0);
     }
 
     #[test]

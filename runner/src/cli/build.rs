@@ -3,8 +3,9 @@
 mod compile;
 mod place;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
@@ -62,36 +63,40 @@ pub(super) fn build(common: &Common, args: &BuildArgs) -> Result<ExitCode, Failu
             "name the folder of a project, or start one: duebox new typescript order-close",
         ));
     };
-    let (file, candidate) = match source {
+    let (file, built) = match source {
         ProjectKind::Served(file) => (dir.join(file), None),
-        ProjectKind::Compiled => {
-            if let Some(tools::MissingTool { what, remedy }) = tools::missing(language, dir) {
-                let message =
-                    format!("{what} is missing, and handlers in {} need it", language.name());
-                return Err(Failure::failed(message, remedy));
-            }
-            let module = dir.join(MODULE);
-            let compiled = compile::compile(language, dir)?;
-            let candidate = Candidate::prepare(&compiled, &module, language)?;
-            (module, Some(candidate))
-        }
+        ProjectKind::Compiled => (dir.join(MODULE), Some(compiled(language, dir)?)),
     };
     let manifest = common.manifest.clone().unwrap_or_else(|| dir.join(MANIFEST));
-    let content = candidate.as_ref().map_or(file.as_path(), Candidate::path);
+    let content = built.as_ref().map_or(file.as_path(), |(candidate, _)| candidate.path());
     let trial = if args.no_cost { TrialMode::LoadOnly } else { TrialMode::Measured(Bytes::new()) };
     let subject = Subject { manifest: &manifest, file: &file, content, trial };
-    let inspection = inspect::examine(common, subject)?;
-    if let Some(candidate) = candidate.filter(|_| inspection.refusing_topics().is_empty()) {
+    let mut inspection = inspect::examine(common, subject)?;
+    inspection.compiler = built.as_ref().map(|(_, took)| *took);
+    if args.json {
+        // Before the module is in its place: `duebox dev` knows what it is when the daemon takes it over.
+        inspect::print_report(&inspection)?;
+    }
+    if let Some((candidate, _)) = built.filter(|_| inspection.refusing_topics().is_empty()) {
         candidate.place()?;
     }
-    if !args.json {
-        let nothing =
-            if language.is_compiled() { "" } else { ": it is served as it is, nothing was built" };
-        output::print(&format!(
-            "{} is a handler in {}{nothing}\n",
-            file.display(),
-            language.name()
-        ))?;
+    if args.json {
+        return Ok(inspect::exit_code(&inspection));
     }
-    inspect::print(&inspection, args.json)
+    let nothing =
+        if language.is_compiled() { "" } else { ": it is served as it is, nothing was built" };
+    output::print(&format!("{} is a handler in {}{nothing}\n", file.display(), language.name()))?;
+    inspect::print(&inspection, false)
+}
+
+/// Compiles a project. Returns what may become its module, and how long the compiler of the language ran.
+fn compiled(language: HandlerLanguage, dir: &Path) -> Result<(Candidate, Duration), Failure> {
+    if let Some(tools::MissingTool { what, remedy }) = tools::missing(language, dir) {
+        let message = format!("{what} is missing, and handlers in {} need it", language.name());
+        return Err(Failure::failed(message, remedy));
+    }
+    let began = Instant::now();
+    let written = compile::compile(language, dir)?;
+    let took = began.elapsed();
+    Ok((Candidate::prepare(&written, &dir.join(MODULE), language)?, took))
 }

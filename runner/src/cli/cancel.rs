@@ -32,7 +32,7 @@ pub(super) fn cancel(common: &Common, args: &CancelArgs) -> Result<ExitCode, Fai
     } else {
         output::print(&match cancelled {
             Cancelled::Leased => {
-                format!("{word} {id} in {topic}: it is unack, and will not be retried")
+                format!("{word} {id} in {topic}: it is running, and will not be retried")
             }
             _ => format!("{word} {id} in {topic}"),
         })?;

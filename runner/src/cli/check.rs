@@ -15,7 +15,7 @@ use super::support::failure::{BAD_INPUT, Failure};
 use super::support::output;
 use super::{CheckArgs, Common};
 use crate::deploy::module_file::{self, ModuleError};
-use crate::manifest::{LocatedProblem, Manifest, ManifestError, Topic, Warnings};
+use crate::manifest::{LocatedProblem, Manifest, ManifestError, Soundness, Topic, Warnings};
 use crate::observe::log::colours_wanted;
 use crate::schedule::Schedule;
 
@@ -75,56 +75,79 @@ struct ScheduleLine {
 }
 
 pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
-    match Manifest::examine(common.manifest(), &common.environment()) {
-        Ok((manifest, warnings)) => check_modules(&manifest, &warnings, args),
+    let examined = match Manifest::examine(common.manifest(), &common.environment()) {
+        Ok(examined) => examined,
         Err(error) if args.json => {
-            output::print_json(&manifest_report(&error))?;
-            Ok(ExitCode::from(BAD_INPUT))
+            output::print_json(&CheckReport::of_problems(&error))?;
+            return Ok(ExitCode::from(BAD_INPUT));
         }
-        Err(error) => Err(error.into()),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    let (report, error) = match &examined.soundness {
+        Soundness::Valid(manifest) => (CheckReport::of_modules(manifest)?, None),
+        // The modules can be judged all the same.
+        Soundness::Flawed(manifest, error) => {
+            let mut report = CheckReport::of_problems(error);
+            if let Some(manifest) = manifest {
+                report.problems.extend(CheckReport::of_modules(manifest)?.problems);
+            }
+            (report, Some(error))
+        }
+    };
+    show(report, error, &examined.warnings, args)
 }
 
-fn manifest_report(error: &ManifestError) -> CheckReport {
-    let file = error.path().display().to_string();
-    let problem = |located| CheckProblem { file: file.clone(), topic: None, located };
-    let problems = error.problems().into_iter().map(problem).collect();
-    let (warnings, topics, schedules) = (Vec::new(), Vec::new(), Vec::new());
-    CheckReport { ok: false, manifest: file.clone(), problems, warnings, topics, schedules }
-}
-
-/// Loads every module with the limits of its topic, and reports the result.
-fn check_modules(
-    manifest: &Manifest,
+/// Prints what was found.
+fn show(
+    mut report: CheckReport,
+    error: Option<&ManifestError>,
     warnings: &Warnings,
     args: &CheckArgs,
 ) -> Result<ExitCode, Failure> {
-    let sandbox = sandbox_for(manifest)?;
-    let (topics, problems) = load_modules(manifest, &sandbox);
-    let warning_list = warnings.located();
-    let ok = problems.is_empty() && (warning_list.is_empty() || !args.strict);
-    let findings = CheckReport {
-        ok,
-        manifest: manifest.path.display().to_string(),
-        problems,
-        warnings: warning_list,
-        topics,
-        schedules: manifest.schedules.iter().map(schedule_line).collect(),
-    };
+    report.warnings = warnings.located();
+    report.ok = report.problems.is_empty() && (report.warnings.is_empty() || !args.strict);
     if args.json {
-        output::print_json(&findings)?;
-        return Ok(ExitCode::from(if ok { 0 } else { BAD_INPUT }));
+        output::print_json(&report)?;
+        return Ok(ExitCode::from(if report.ok { 0 } else { BAD_INPUT }));
     }
     let warning_list = Some(warnings.render(colours_wanted())).filter(|text| !text.is_empty());
-    let problems = findings.problems.iter().map(describe);
-    if !ok {
-        return Err(Failure::problems(problems.chain(warning_list)));
+    if !report.ok {
+        // Problems of the manifest are shown with its text.
+        let of_modules = report.problems.iter().filter(|problem| problem.topic.is_some());
+        let in_file = error.map(|error| error.render(colours_wanted()));
+        let all = in_file.into_iter().chain(of_modules.map(describe)).chain(warning_list);
+        return Err(Failure::problems(all));
     }
-    print_tables(&findings)?;
+    print_tables(&report)?;
     if let Some(text) = warning_list {
         output::print_aside(&text);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl CheckReport {
+    /// The problems of a manifest.
+    fn of_problems(error: &ManifestError) -> Self {
+        let manifest = error.path().display().to_string();
+        let problem = |located| CheckProblem { file: manifest.clone(), topic: None, located };
+        let problems = error.problems().into_iter().map(problem).collect();
+        let (warnings, topics, schedules) = (Vec::new(), Vec::new(), Vec::new());
+        Self { ok: false, manifest, problems, warnings, topics, schedules }
+    }
+
+    /// Loads every module with the limits of its topic.
+    fn of_modules(manifest: &Manifest) -> Result<Self, Failure> {
+        let sandbox = sandbox_for(manifest)?;
+        let (topics, problems) = load_modules(manifest, &sandbox);
+        Ok(Self {
+            ok: problems.is_empty(),
+            manifest: manifest.path.display().to_string(),
+            problems,
+            warnings: Vec::new(),
+            topics,
+            schedules: manifest.schedules.iter().map(schedule_line).collect(),
+        })
+    }
 }
 
 /// Loads every module. Returns the valid topics, and a problem for each refused module.

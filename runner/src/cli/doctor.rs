@@ -102,7 +102,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Fai
         0 => Ok(ExitCode::SUCCESS),
         _ if args.repair => Err(Failure::failed(
             format!("{} left", counted(left, "finding is", "findings are")),
-            "these cannot be repaired automatically; docs/guide/doctor.md explains each kind",
+            "these cannot be repaired automatically; https://github.com/duebox/duebox/blob/main/docs/guide/doctor.md explains each kind",
         )),
         _ => Err(Failure::failed(
             format!("{}; nothing was changed", counted(left, "finding", "findings")),

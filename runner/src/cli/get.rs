@@ -107,7 +107,7 @@ fn describe(topic: &TopicName, job: &Job, life: &Timeline) -> Vec<(&'static str,
     let mut fields = vec![
         ("id", output::one_line(&job.id.to_string())),
         ("topic", topic.to_string()),
-        ("state", job.state.word().to_owned()),
+        ("state", job.state.shown().to_owned()),
     ];
     let mut add = |name, value: Option<String>| fields.extend(value.map(|value| (name, value)));
     add("due", job.due_at_ms.map(|ms| moment(ms, now)));

@@ -59,16 +59,25 @@ pub(super) fn inspect(common: &Common, args: &InspectArgs) -> Result<ExitCode, F
 
 /// Prints an inspection. Fails if a topic that binds the handler would refuse it.
 pub(super) fn print(inspection: &Inspection, json: bool) -> Result<ExitCode, Failure> {
-    let refusals = inspection.refusing_topics();
     if json {
-        output::print_json(&report::InspectReport::of(inspection))?;
-        return Ok(ExitCode::from(if refusals.is_empty() { 0 } else { BAD_INPUT }));
+        print_report(inspection)?;
+        return Ok(exit_code(inspection));
     }
     output::print(&report::describe(inspection))?;
-    match refusals.into_iter().next() {
+    match inspection.refusing_topics().into_iter().next() {
         None => Ok(ExitCode::SUCCESS),
         Some((message, hint)) => Err(Failure::bad_input(message, hint)),
     }
+}
+
+/// Prints an inspection as JSON.
+pub(super) fn print_report(inspection: &Inspection) -> Result<(), Failure> {
+    output::print_json(&report::InspectReport::of(inspection))
+}
+
+/// Bad input if a topic that binds the handler would refuse it.
+pub(super) fn exit_code(inspection: &Inspection) -> ExitCode {
+    ExitCode::from(if inspection.refusing_topics().is_empty() { 0 } else { BAD_INPUT })
 }
 
 /// A path as it is shown.

@@ -37,7 +37,7 @@ pub(super) struct ListArgs {
     /// The topic
     #[arg(value_parser = value::topic)]
     topic: TopicName,
-    /// Only this state: pending, ready, blocked, unack, retry, dead or done
+    /// Only this state: pending, ready, blocked, running (or unack), retry, dead or done
     #[arg(long, value_name = "STATE", value_parser = value::state)]
     state: Option<JobState>,
     /// Only jobs whose id starts with this text
@@ -68,6 +68,9 @@ struct LiveList<'a> {
 struct ListedLiveJob {
     id: String,
     state: &'static str,
+    /// The same for people.
+    #[serde(skip)]
+    shown: &'static str,
     at_ms: u64,
 }
 
@@ -101,7 +104,7 @@ async fn list_state(queue: &Queue, state: JobState, args: ListArgs) -> Result<Ex
     let rows: Vec<_> = page.jobs.iter().map(|job| row(state, job)).collect();
     output::print(&output::table(&header_of(state), &rows))?;
     if page.stopped {
-        output::print(&format!("stopped after {} {} jobs", page.looked_at, page.state))?;
+        output::print(&format!("stopped after {} {} jobs", page.looked_at, state.shown()))?;
     }
     output::print_next(page.next.as_deref())
 }
@@ -110,6 +113,7 @@ async fn list_live(queue: &Queue, args: &ListArgs) -> Result<ExitCode, Failure> 
     let listed = |job: LiveJob| ListedLiveJob {
         id: job.id.to_string(),
         state: job.state.word(),
+        shown: job.state.shown(),
         at_ms: job.at_ms,
     };
     let jobs = queue.list_live(&args.topic, usize::from(args.limit)).await?;
@@ -119,7 +123,7 @@ async fn list_live(queue: &Queue, args: &ListArgs) -> Result<ExitCode, Failure> 
         return Ok(ExitCode::SUCCESS);
     }
     let row = |job: &ListedLiveJob| {
-        vec![output::one_line(&job.id), job.state.to_owned(), output::time(job.at_ms)]
+        vec![output::one_line(&job.id), job.shown.to_owned(), output::time(job.at_ms)]
     };
     let rows: Vec<_> = jobs.iter().map(row).collect();
     output::print(&output::table(&["id", "state", "due, or lease ends"], &rows))?;

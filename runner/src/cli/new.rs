@@ -31,7 +31,8 @@ Examples:
 Exit codes:
   0  the project is written; a warning says if a tool is missing
   1  a file cannot be written
-  2  the folder is not empty, or its name cannot be that of a handler: nothing was written")]
+  2  the folder is not empty, its name cannot be that of a handler, or --no-vendor is
+     given: nothing was written")]
 pub(super) struct NewArgs {
     /// The language of the handler
     #[arg(value_name = "LANG")]
@@ -41,9 +42,18 @@ pub(super) struct NewArgs {
     /// Its name becomes the name of the topic: small letters, digits and -.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Put the SDK into the project; the default until the SDKs are published
+    #[arg(long, overrides_with = "no_vendor")]
+    vendor: bool,
+    /// Take the SDK from the registry of the language; refused until the SDKs are published
+    #[arg(long)]
+    no_vendor: bool,
 }
 
 pub(super) fn new(args: &NewArgs) -> Result<ExitCode, Failure> {
+    if args.no_vendor && !args.vendor {
+        return Err(not_published(args.language));
+    }
     let name = project_name(&args.dir)?;
     staging::write(&args.dir, &project_files(args.language, &name))?;
     output::print(&next_steps(args, &name))?;
@@ -59,6 +69,18 @@ pub(super) fn new(args: &NewArgs) -> Result<ExitCode, Failure> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why the SDK of a language cannot come from a registry.
+fn not_published(language: HandlerLanguage) -> Failure {
+    let why = match language.registry() {
+        Some(registry) => format!("the SDK of {} is not on {registry} yet", language.name()),
+        None => format!("handlers in {} have no package in a registry", language.name()),
+    };
+    Failure::bad_input(
+        format!("{why}; nothing was written"),
+        "leave --no-vendor out: the project then has the SDK in its folder sdk",
+    )
 }
 
 /// The name of the folder, if a handler can have it.

@@ -59,6 +59,17 @@ impl HandlerLanguage {
         }
     }
 
+    /// Where its packages are published, if it has such a place.
+    pub(crate) fn registry(self) -> Option<&'static str> {
+        match self {
+            Self::TypeScript | Self::AssemblyScript => Some("npm"),
+            Self::Python => Some("PyPI"),
+            Self::Rust => Some("crates.io"),
+            Self::Go => Some("the Go module proxy"),
+            Self::C | Self::Wat => None,
+        }
+    }
+
     /// Whether handlers in it are compiled to a module.
     pub(crate) fn is_compiled(self) -> bool {
         matches!(self, Self::Rust | Self::Go | Self::AssemblyScript | Self::C)

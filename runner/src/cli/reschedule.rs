@@ -15,7 +15,7 @@ use crate::service::due::due;
 
 /// Change the due time of a waiting job
 ///
-/// Works on pending, ready, blocked and retry jobs. An unack, done or dead job is not changed.
+/// Works on pending, ready, blocked and retry jobs. A running, done or dead job is not changed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -113,7 +113,7 @@ fn set(common: &Common, job: &JobArgs, due: Due) -> Result<ExitCode, Failure> {
     }
     match rescheduled {
         Rescheduled::Leased => Err(Failure::failed(
-            format!("job {id} of {topic} is unack: a runner has it; nothing was changed"),
+            format!("job {id} of {topic} is running: a runner has it; nothing was changed"),
             "wait for its verdict, cancel it, or push its successor with --if-exists replace",
         )),
         Rescheduled::BadDue => Err(Failure::failed(

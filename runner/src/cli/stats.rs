@@ -76,7 +76,9 @@ pub(super) fn stats(common: &Common, args: &StatsArgs) -> Result<ExitCode, Failu
         let queue = target::connect(&manifest).await?;
         if args.limits.check {
             let snapshot = look(&queue, &manifest, &args.topics).await?;
-            return check::report(&snapshot, &manifest, &args.limits, args.json);
+            let recent = check::Recent::read(&queue, &snapshot, &args.limits).await?;
+            let problems = args.limits.problems(&snapshot, &manifest, &recent);
+            return check::report(&snapshot, problems, args.json);
         }
         if !args.watch {
             show(&look(&queue, &manifest, &args.topics).await?, args.json, 0)?;
@@ -202,7 +204,7 @@ fn table(topics: &[TopicStats]) -> String {
     };
     let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
     let header = [
-        "topic", "pending", "ready", "blocked", "unack", "retry", "dead", "done", "late",
+        "topic", "pending", "ready", "blocked", "running", "retry", "dead", "done", "late",
         "next due", "",
     ];
     output::table(&header, &rows)

@@ -27,8 +27,8 @@ const CASE_MAX: Duration = Duration::from_secs(60);
 
 /// Run the test cases of handlers, without Redis
 ///
-/// The cases are in tests/*.toml next to a handler's file, or in the files that `tests` of its
-/// topic names, and in `smoke` of the manifest. Each one has a job, what the handler reads, and
+/// The cases are in tests/*.toml next to a handler's file or its folder `build`, or in the files that
+/// `tests` of its topic names, and in `smoke` of the manifest. Each one has a job, what the handler reads, and
 /// what must come of it. Handlers run with the grants and limits of their topic. They have no
 /// secrets and no network: a case gives them config values and recorded HTTP responses.
 #[derive(Args)]

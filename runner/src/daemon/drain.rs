@@ -45,6 +45,9 @@ impl Supervisor {
             background.shutdown().await;
             // Without a reply the status expires by itself.
             if !is_outage {
+                if let Some(server) = &server {
+                    server.publish_history().await;
+                }
                 drop(services.queue.remove_status(&services.runner_id).await);
             }
         };

@@ -86,13 +86,13 @@ impl Supervisor {
                 limits::run(queue, limits, discovery, lost, sick, outage)
             },
         );
-        let handles = (base.clone(), discovery, sick);
+        let handles = (base.clone(), discovery, Arc::clone(&sick));
         loops.keep(TaskKind::TopicDiscovery, handles, |((queue, outage), discovery, sick)| {
             discovery.run(queue, sick, outage)
         });
-        let handles = (base, published.schedules.subscribe(), push_counters);
-        loops.keep(TaskKind::Scheduler, handles, |((queue, outage), schedules, counters)| {
-            scheduler::run(queue, schedules, counters, outage)
+        let handles = (base, published.schedules.subscribe(), push_counters, sick);
+        loops.keep(TaskKind::Scheduler, handles, |((queue, outage), schedules, counters, sick)| {
+            scheduler::run(queue, schedules, counters, sick, outage)
         });
     }
 

@@ -8,14 +8,27 @@ use tokio::runtime::{Builder, Runtime};
 use crate::executor::threads::GuestThreads;
 use crate::manifest::Runner;
 
+/// The threads that a runtime has at least and at most, and how many cores share one in between.
+struct Share {
+    least: usize,
+    most: usize,
+    cores: usize,
+}
+
 /// Threads for Redis, timers and the workers.
-const CONTROL_THREADS: usize = 2;
+const CONTROL: Share = Share { least: 2, most: 8, cores: 4 };
 
 /// Threads for network requests of handlers: large transfers and TLS handshakes do not delay leases.
-const NETWORK_THREADS: usize = 2;
+const NETWORK: Share = Share { least: 2, most: 8, cores: 4 };
 
 /// Threads for the HTTP server.
-const HTTP_THREADS: usize = 1;
+const HTTP: Share = Share { least: 1, most: 4, cores: 8 };
+
+impl Share {
+    fn threads(&self, cores: usize) -> usize {
+        (cores / self.cores).clamp(self.least, self.most)
+    }
+}
 
 /// All threads of the daemon by purpose.
 pub(super) struct AllThreads {
@@ -28,11 +41,12 @@ pub(super) struct AllThreads {
 impl AllThreads {
     /// Starts the threads.
     pub(super) fn start(runner: &Runner) -> io::Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
-            control: runtime(CONTROL_THREADS, "duebox")?,
+            control: runtime(CONTROL.threads(cores), "duebox")?,
             guests: GuestThreads::start(runner.threads)?,
-            network: runtime(NETWORK_THREADS, "network")?,
-            http: runtime(HTTP_THREADS, "http")?,
+            network: runtime(NETWORK.threads(cores), "network")?,
+            http: runtime(HTTP.threads(cores), "http")?,
         })
     }
 
@@ -48,4 +62,17 @@ impl AllThreads {
 
 fn runtime(threads: usize, name: &str) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_grow_with_the_cores() {
+        let of = |cores| [CONTROL, NETWORK, HTTP].map(|share| share.threads(cores));
+        assert_eq!(of(1), [2, 2, 1]);
+        assert_eq!(of(16), [4, 4, 2]);
+        assert_eq!(of(256), [8, 8, 4]);
+    }
 }

@@ -111,7 +111,9 @@ impl ModuleError {
             Self::Pin { .. } => {
                 "restore the file, or set `sha256` to the new digest if it should run"
             }
-            Self::Source { .. } => "docs/guide/languages.md lists what a source handler can do",
+            Self::Source { .. } => {
+                "https://github.com/duebox/duebox/blob/main/docs/guide/languages.md lists what a source handler can do"
+            }
             Self::Refused { error, .. } => return error.remedy(),
             Self::Smoke { .. } => "correct the handler, or `smoke` if the case is wrong",
         })

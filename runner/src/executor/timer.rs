@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -60,7 +62,10 @@ impl Timer {
         let shared = Arc::<Shared>::default();
         let its = Arc::clone(&shared);
         // Without it no worker would wake up in time.
-        let call = move || panics::or_abort_blocking("the timer", || its.call());
+        let call = move || {
+            sleep_precisely();
+            panics::or_abort_blocking("the timer", || its.call())
+        };
         thread::Builder::new().name("timer".to_owned()).spawn(call)?;
         Ok(Self(TimerKind::Thread(Arc::new(Owner(shared)))))
     }
@@ -85,6 +90,14 @@ impl Timer {
             TimerKind::Thread(owner) => &owner.0,
             TimerKind::Tokio => unreachable!("it has no thread"),
         }
+    }
+}
+
+/// Lets sleeps of the calling thread end on time: by default Linux lets them end up to 50 µs late.
+fn sleep_precisely() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::set_current_timer_slack(Some(NonZero::<u64>::MIN)) {
+        tracing::debug!(%error, "waits end up to 50 µs late");
     }
 }
 

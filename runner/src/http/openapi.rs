@@ -18,7 +18,7 @@ use crate::service::timeline::Moment;
 #[openapi(
     info(
         title = "Duebox",
-        description = "Push, pull and manage background jobs. Errors are problem documents (RFC 9457) with a stable type and a remedy; see docs/reference/http.md.",
+        description = "Push, pull and manage background jobs. Errors are problem documents (RFC 9457) with a stable type and a remedy; see https://github.com/duebox/duebox/blob/main/docs/reference/http.md.",
     ),
     components(schemas(Problem, JobOptions, IfExistsWord, DurationText, Moment, Relative)),
     tags(

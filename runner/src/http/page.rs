@@ -4,6 +4,9 @@
 //! The page contains no data and needs no token; it reads everything from the API. A strict policy
 //! prevents scripts of other origins, and text from becoming markup.
 
+#[cfg(test)]
+mod colours;
+
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -29,7 +32,7 @@ macro_rules! files {
 }
 
 /// All files of the page.
-static FILES: [File; 23] = files! {
+static FILES: [File; 24] = files! {
     "/" "text/html; charset=utf-8" "index.html"
     "/page/page.css" "text/css; charset=utf-8" "page.css"
     "/page/icon.svg" "image/svg+xml" "icon.svg"
@@ -37,6 +40,7 @@ static FILES: [File; 23] = files! {
     "/page/api.js" "text/javascript; charset=utf-8" "api.js"
     "/page/dom.js" "text/javascript; charset=utf-8" "dom.js"
     "/page/plot.js" "text/javascript; charset=utf-8" "plot.js"
+    "/page/heat.js" "text/javascript; charset=utf-8" "heat.js"
     "/page/spark.js" "text/javascript; charset=utf-8" "spark.js"
     "/page/history.js" "text/javascript; charset=utf-8" "history.js"
     "/page/states.js" "text/javascript; charset=utf-8" "states.js"

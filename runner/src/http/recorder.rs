@@ -1,6 +1,10 @@
 //! Records the history that the page and `/v1/history` show, from the start of the daemon on: each second what its own
 //! workers and pull consumers did and what other daemons report, and at most every ten seconds how many jobs wait. Redis is read on the
 //! server's own connection, apart from the job path. While nothing happens it is read less often.
+//!
+//! What other daemons recorded before the start is read from Redis once, where each daemon publishes its own part.
+
+mod past;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +19,18 @@ use tracing::debug;
 use super::routes::topics::waiting;
 use super::state::ServerState;
 use crate::monotonic;
-use crate::observe::history::{History, Sample};
+use crate::observe::history::{Counted, History, OwnSteps, Sample};
 use crate::observe::tally::Tally;
 use crate::report::status::Status;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The bytes of reports that are read in a second, on average: with many topics or daemons they are read less often.
+/// Bytes of reports read per second, on average. With many topics or daemons, each report is read less often.
 const BYTES_PER_SECOND: usize = 64 << 10;
-/// How often a daemon that is alone looks for others.
+/// How often a daemon without known peers looks for others.
 const ALONE_EVERY: Duration = Duration::from_secs(5);
-/// How often waiting jobs are counted while there are any or jobs run, for each of so many topics; and at least.
+/// How often waiting jobs are counted while jobs wait or run, per `TOPICS_PER_COUNT` topics.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// The longest time between two counts.
 const COUNT_LEAST_EVERY: Duration = Duration::from_secs(60);
 const TOPICS_PER_COUNT: usize = 200;
 
@@ -37,10 +42,20 @@ pub(crate) struct Recorder {
     began_ms: u64,
     /// Since when a round trip to Redis has been under way.
     asked: Mutex<Option<Instant>>,
-    /// True if jobs ran since waiting jobs were counted.
+    /// True if jobs ran since the last count of waiting jobs.
     is_active: AtomicBool,
     /// True after the first start of the task.
     has_started: AtomicBool,
+    /// What this daemon did itself.
+    own: Mutex<Own>,
+}
+
+/// The counts of this daemon, and its steps on their way to Redis.
+#[derive(Default)]
+struct Own {
+    handlers: Last<TopicName>,
+    pulled: Last<TopicName>,
+    steps: OwnSteps,
 }
 
 /// The last tallies, to find what happened since.
@@ -63,6 +78,7 @@ impl Default for Recorder {
             asked: Mutex::new(None),
             is_active: AtomicBool::new(true),
             has_started: AtomicBool::new(false),
+            own: Mutex::new(Own::default()),
         }
     }
 }
@@ -77,50 +93,86 @@ impl Recorder {
     fn add(&self, topics: &[(TopicName, Sample)], total: &Sample) {
         self.history.add(self.now_ms(), topics, total);
     }
+
+    /// Adds what this daemon can see of Redis and of waiting jobs, also to what it publishes.
+    fn add_seen(&self, topics: &[(TopicName, Sample)], total: &Sample) {
+        self.own.lock().steps.add(self.now_ms(), topics, total);
+        self.add(topics, total);
+    }
+
+    /// Adds what the workers and the pull consumers of this process did since the last time.
+    fn add_own(&self, server: &ServerState) {
+        let watched = server.watched.borrow().clone();
+        let tallies = watched.iter().filter_map(|watched| {
+            let name = TopicName::new(&watched.topic).ok()?;
+            Some((name, Tally::of(&watched.serving.as_ref()?.counters)))
+        });
+        let mut own = self.own.lock();
+        // Topics of this process begin at 0.
+        let mut topics = own.handlers.changes(tallies, |_| true);
+        topics.extend(own.pulled.changes(server.pull_counters.tallies().into_iter(), |_| true));
+        if !topics.is_empty() {
+            self.is_active.store(true, Ordering::Relaxed);
+        }
+        own.steps.add(self.now_ms(), &topics, &Sample::default());
+        drop(own);
+        let waits = self.asked.lock().map(|asked| monotonic::now() - asked);
+        let slow = waits.filter(|waited| *waited >= SECOND).map_or(0, micros);
+        self.add(&topics, &Sample { redis_us: slow, ..Sample::default() });
+    }
+
+    /// The counts that what is published adds up to.
+    fn counted(own: &Own) -> Counted {
+        let of = |last: &Last<TopicName>, is_pulled: bool| -> Vec<_> {
+            let tallies = last.0.iter().filter(|(_, tally)| !tally.is_empty());
+            tallies.map(|(name, tally)| ((name.clone(), is_pulled), *tally)).collect()
+        };
+        let mut tallies = of(&own.handlers, false);
+        tallies.extend(of(&own.pulled, true));
+        let at_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+        Counted { at_ms, tallies }
+    }
 }
 
 /// Records until it is dropped; never returns.
 pub(super) async fn record(server: ServerState) -> anyhow::Result<()> {
     // After a panic, what was counted before is in the history already.
     let is_first = !server.recorder.has_started.swap(true, Ordering::Relaxed);
-    tokio::join!(record_own(&server, is_first), record_others(&server), record_waiting(&server));
+    tokio::join!(
+        record_own(&server),
+        record_others(&server, is_first),
+        record_waiting(&server),
+        past::publish(&server)
+    );
     Ok(())
 }
 
+/// Publishes what this daemon has done up to now, before it ends.
+pub(super) async fn publish_last(server: &ServerState) {
+    server.recorder.add_own(server);
+    past::publish_once(server).await;
+}
+
 /// Adds what the own workers did in each second, and how long Redis takes to reply.
-async fn record_own(server: &ServerState, mut counts_all: bool) {
-    let recorder = &server.recorder;
-    let (mut last, mut last_pulled) = (Last::default(), Last::default());
+async fn record_own(server: &ServerState) {
     let mut tick = tokio::time::interval(SECOND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let watched = server.watched.borrow().clone();
-        let tallies = watched.iter().filter_map(|watched| {
-            let name = TopicName::new(&watched.topic).ok()?;
-            Some((name, Tally::of(&watched.serving.as_ref()?.counters)))
-        });
-        // Topics of this process begin at 0.
-        let mut topics = last.changes(tallies, |_| counts_all);
-        let pulled = server.pull_counters.tallies();
-        topics.extend(last_pulled.changes(pulled.into_iter(), |_| counts_all));
-        counts_all = true;
-        if !topics.is_empty() {
-            recorder.is_active.store(true, Ordering::Relaxed);
-        }
-        let waits = recorder.asked.lock().map(|asked| monotonic::now() - asked);
-        let slow = waits.filter(|waited| *waited >= SECOND).map_or(0, micros);
-        recorder.add(&topics, &Sample { redis_us: slow, ..Sample::default() });
+        server.recorder.add_own(server);
     }
 }
 
-/// Adds what other daemons report.
-async fn record_others(server: &ServerState) {
+/// Adds what other daemons report, and at first what they have recorded before.
+async fn record_others(server: &ServerState, mut reads_past: bool) {
     let recorder = &server.recorder;
-    let (mut last, mut known) = (Last::default(), HashSet::new());
+    let mut others = Others::default();
     loop {
         let asked = monotonic::now();
         *recorder.asked.lock() = Some(asked);
+        if reads_past && past::read(server, &mut others).await {
+            reads_past = false;
+        }
         let reply = server.queue.other_statuses(&server.runner_id).await;
         *recorder.asked.lock() = None;
         let took = monotonic::now() - asked;
@@ -133,45 +185,65 @@ async fn record_others(server: &ServerState) {
                 let texts = statuses.texts.iter();
                 let all: Vec<Status> =
                     texts.filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
-                let topics =
-                    other_changes(&mut last, &mut known, &all, recorder.history.since_ms());
-                let total = Sample { redis_us: micros(took), ..Sample::default() };
-                recorder.add(&topics, &total);
+                let topics = others.changes(all, recorder.history.began_ms());
+                recorder.add(&topics, &Sample::default());
+                recorder.add_seen(&[], &Sample { redis_us: micros(took), ..Sample::default() });
             }
             Err(error) => {
                 debug!(%error, "the reports of other daemons were not read");
                 let total = Sample { redis_us: micros(took), is_away: true, ..Sample::default() };
-                recorder.add(&[], &total);
+                recorder.add_seen(&[], &total);
             }
         }
         tokio::time::sleep(rest).await;
     }
 }
 
-/// What happened in other daemons since their last reports; `known` are those that have reported before.
-fn other_changes(
-    last: &mut Last<(String, TopicName, bool)>,
-    known: &mut HashSet<String>,
-    all: &[Status],
-    since_ms: u64,
-) -> Vec<(TopicName, Sample)> {
-    let is_young =
-        |status: &&Status| status.started_at_ms >= since_ms || known.contains(&status.runner);
-    let young: HashSet<&str> =
-        all.iter().filter(is_young).map(|status| status.runner.as_str()).collect();
-    let tallies = all.iter().flat_map(|status| {
-        // A topic may have attempts of handlers and of pull consumers.
-        let served = status.topics.iter().map(|topic| (&topic.topic, topic.tally, false));
-        let pulled = status.pulled.iter().map(|topic| (&topic.topic, topic.tally, true));
-        served.chain(pulled).filter_map(|(topic, tally, is_pulled)| {
-            let name = TopicName::new(topic).ok()?;
-            Some(((status.runner.clone(), name, is_pulled), tally))
-        })
-    });
-    // What a daemon that is older than this one did before its first report is left out: it is unknown when.
-    let changes = last.changes(tallies, |(runner, ..)| young.contains(runner.as_str()));
-    *known = all.iter().map(|status| status.runner.clone()).collect();
-    changes.into_iter().map(|((_, name, _), sample)| (name, sample)).collect()
+/// What is known of other daemons.
+#[derive(Default)]
+struct Others {
+    last: Last<(String, TopicName, bool)>,
+    /// Those that have reported before.
+    known: HashSet<String>,
+    /// What is counted already, by what they have recorded, of those whose reports are not newer than that.
+    recorded: HashMap<String, Counted>,
+}
+
+impl Others {
+    /// What happened in other daemons since their last reports.
+    fn changes(&mut self, mut all: Vec<Status>, since_ms: u64) -> Vec<(TopicName, Sample)> {
+        all.retain(|status| {
+            let recorded = self.recorded.get(&status.runner);
+            recorded.is_none_or(|recorded| status.told_at_ms > recorded.at_ms)
+        });
+        for status in &all {
+            // From here on the differences of its reports count.
+            let Some(recorded) = self.recorded.remove(&status.runner) else { continue };
+            for ((topic, is_pulled), tally) in recorded.tallies {
+                self.last.0.insert((status.runner.clone(), topic, is_pulled), tally);
+            }
+            self.known.insert(status.runner.clone());
+        }
+        let known = &self.known;
+        let is_young =
+            |status: &&Status| status.started_at_ms >= since_ms || known.contains(&status.runner);
+        let young: HashSet<&str> =
+            all.iter().filter(is_young).map(|status| status.runner.as_str()).collect();
+        let tallies = all.iter().flat_map(|status| {
+            // A topic may have attempts of handlers and of pull consumers.
+            let served = status.topics.iter().map(|topic| (&topic.topic, topic.tally, false));
+            let pulled = status.pulled.iter().map(|topic| (&topic.topic, topic.tally, true));
+            served.chain(pulled).filter_map(|(topic, tally, is_pulled)| {
+                let name = TopicName::new(topic).ok()?;
+                Some(((status.runner.clone(), name, is_pulled), tally))
+            })
+        });
+        // What a daemon that is older than this one did before its first report is left out, if it has not
+        // recorded it: it is unknown when.
+        let changes = self.last.changes(tallies, |(runner, ..)| young.contains(runner.as_str()));
+        self.known = all.iter().map(|status| status.runner.clone()).collect();
+        changes.into_iter().map(|((_, name, _), sample)| (name, sample)).collect()
+    }
 }
 
 /// Adds how many jobs wait, and how long they have been due.
@@ -203,7 +275,7 @@ fn add_waiting(recorder: &Recorder, samples: Vec<(TopicName, Sample)>) -> bool {
         total.overdue_ms = total.overdue_ms.max(sample.overdue_ms);
     }
     let some = samples.into_iter().filter(|(_, sample)| !sample.is_empty());
-    recorder.add(&some.collect::<Vec<_>>(), &total);
+    recorder.add_seen(&some.collect::<Vec<_>>(), &total);
     total.waiting > 0
 }
 

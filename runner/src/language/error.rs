@@ -15,7 +15,7 @@ pub enum SourceError {
     NotBuiltIn,
     /// The engine of Python is not installed.
     #[error(
-        "the Python engine is missing: there is no {}; it is in the release archive, the Debian package and the image, `./dev python` builds it, and `runner.languages` names its folder",
+        "the Python engine is missing: there is no {}; the images `duebox:VERSION-python` and `-all-in-one`, the release archive, the Debian package, the wheel and the npm package have it, `./dev python` builds it, and `runner.languages` names its folder",
         list(looked_at)
     )]
     NoEngine {
@@ -41,6 +41,12 @@ pub enum SourceError {
     /// It imports too many files.
     #[error("it imports more than {max} files; bundle them into one")]
     TooMany {
+        /// The limit.
+        max: usize,
+    },
+    /// Its imports may mean too many files.
+    #[error("its imports may mean more than {max} files; import fewer names")]
+    TooManyImports {
         /// The limit.
         max: usize,
     },

@@ -12,6 +12,10 @@ use crate::regular_file::{self, fingerprint};
 
 /// How many files a handler may have.
 const FILES_MAX: usize = 2_000;
+/// How many files its imports may mean: each is looked for in several places, and watched.
+const LOOKED_AT_MAX: usize = 400_000;
+/// The longest text of an import, in bytes. A system has no longer paths of files, and they are remembered.
+pub(super) const IMPORT_MAX: usize = 1_000;
 
 pub(super) struct Sources {
     /// The files that the handler was, or would have been, read from.
@@ -28,6 +32,9 @@ impl Sources {
 
     /// Reads a file, which must be text.
     pub(super) fn read(&mut self, path: &Path) -> Result<String, SourceError> {
+        if self.files.len() > LOOKED_AT_MAX {
+            return Err(SourceError::TooManyImports { max: LOOKED_AT_MAX });
+        }
         let left = self.files_left.checked_sub(1);
         self.files_left = left.ok_or(SourceError::TooMany { max: FILES_MAX })?;
         // Before it is read, so that a later change is noticed.
@@ -53,4 +60,40 @@ pub(super) fn add_field(program: &mut Vec<u8>, text: &str) {
     // The size of all sources is limited far below 4 GiB.
     program.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
     program.extend(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(content: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.py");
+        std::fs::write(&path, content).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn files_are_limited_in_number_and_in_bytes_together() {
+        let (_folder, path) = folder_with("12345");
+        let mut sources = Sources::new(14);
+        for _ in 0..2 {
+            assert_eq!(sources.read(&path).unwrap(), "12345");
+        }
+        assert!(matches!(sources.read(&path), Err(SourceError::TooLarge { max: 14 })));
+        let mut sources = Sources::new(1 << 20);
+        for _ in 0..FILES_MAX {
+            sources.read(&path).unwrap();
+        }
+        assert!(matches!(sources.read(&path), Err(SourceError::TooMany { max: FILES_MAX })));
+    }
+
+    #[test]
+    fn the_places_where_imports_are_looked_for_are_limited() {
+        let (_folder, path) = folder_with("");
+        let mut sources = Sources::new(1 << 20);
+        sources.files = (0..=LOOKED_AT_MAX).map(|at| (at.to_string().into(), None)).collect();
+        let refused = sources.read(&path);
+        assert!(matches!(refused, Err(SourceError::TooManyImports { max: LOOKED_AT_MAX })));
+    }
 }

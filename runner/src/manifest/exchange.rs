@@ -24,7 +24,7 @@ pub struct Exchange {
     pub url: String,
     /// The body that the request must have; any without one.
     pub sent: Option<Bytes>,
-    /// The response, or why there is none.
+    /// The response, or why the request failed.
     pub response: Result<RecordedResponse, RequestFailure>,
 }
 

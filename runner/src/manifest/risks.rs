@@ -16,12 +16,14 @@ use super::reader::ManifestReader;
 use super::section::{Section, Value};
 use super::topic::Topic;
 
-/// Records the risks of every topic.
+/// Records the risks of every topic. In a manifest with problems, keys with problems count as not set, and what
+/// depends on other tables is not judged.
 pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
     let reader = root.reader();
-    if reader.has_problems() || !reader.environment().runs_handlers() {
+    if !reader.environment().runs_handlers() {
         return;
     }
+    let is_whole = !reader.has_problems();
     let private = Private::of(manifest);
     let defaults = root.table("defaults");
     for (name, written) in root.table("topics").into_iter().flatten() {
@@ -35,12 +37,14 @@ pub(super) fn warn(root: &Section<'_>, manifest: &Manifest) {
         }
         risks.check_network();
         risks.check_private_origins();
-        risks.check_push_targets(manifest);
-        risks.check_ttr(manifest.runner.drain_timeout);
         risks.check_folders(&private);
         risks.check_push();
         risks.check_warm();
-        risks.check_sizes(manifest.runner.memory);
+        if is_whole {
+            risks.check_push_targets(manifest);
+            risks.check_ttr(manifest.runner.drain_timeout);
+            risks.check_sizes(manifest.runner.memory);
+        }
     }
 }
 

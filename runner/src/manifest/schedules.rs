@@ -132,7 +132,7 @@ fn read_when(section: &Section<'_>, at: std::ops::Range<usize>) -> Option<When> 
             every.map(When::Every)
         }
         (Some(_), None) => {
-            // A zone that is no text was refused.
+            // A zone that is not text was refused.
             let has_zone = section.value("tz").is_none() || zone.is_some();
             let zone = zone.as_deref().unwrap_or("UTC");
             let when = read_cron(section, cron.as_deref(), zone);

@@ -157,7 +157,7 @@ pub(super) fn read_pin(section: &Section<'_>) -> Option<Digest> {
     digest
 }
 
-/// Reads `rate`; the empty string is no limit.
+/// Reads `rate`; the empty string means no limit.
 fn read_rate(section: &Section<'_>) -> Option<Option<Rate>> {
     let text = section.text("rate")?;
     if text.is_empty() {

@@ -26,6 +26,8 @@ pub struct AttemptRecord {
     pub max_attempts: Option<u32>,
     /// How long after its verdict the next attempt is due, if there is one.
     pub next_in: Option<Duration>,
+    /// The last lines of its log, if it failed.
+    pub log: Vec<String>,
     /// When it started; for an attempt without a run, when it was refused.
     pub started_at: Instant,
     /// Its span and the spans of its host calls, if it is traced.
@@ -47,6 +49,7 @@ impl AttemptRecord {
             late,
             max_attempts: None,
             next_in: None,
+            log: Vec::new(),
             started_at,
             traced: None,
             is_routine: false,

@@ -4,7 +4,7 @@
 //! caller has the reply. Each has the moment at which it happened at the earliest: a push before it was
 //! sent, a verdict after it was settled. Events are sent in the order of these moments, so that a job is
 //! pushed before it is acked. Events wait in a bounded queue, and a task with a connection of its own sends
-//! them, so that no job waits. A lost verdict is no event. Events are dropped and counted if the queue is
+//! them, so that no job waits. A lost verdict is not an event. Events are dropped and counted if the queue is
 //! full or Redis is away. If the runner dies, its unsent events are lost.
 
 mod kind;

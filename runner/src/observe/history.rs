@@ -5,6 +5,8 @@
 //! hundreds of topics that are busy in every second their fine steps end earlier, and the next coarser ones are used.
 //! A topic in which nothing happens takes no space. The memory is about 2 MB for 1,000 busy topics, at most.
 
+mod own;
+mod published;
 mod ring;
 mod sample;
 
@@ -13,6 +15,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use duebox_job::TopicName;
 use parking_lot::Mutex;
 
+pub use self::own::OwnSteps;
+pub use self::published::{Counted, PublishedHistory};
 use self::ring::{Ring, TopicId};
 pub use self::sample::Sample;
 
@@ -35,6 +39,8 @@ pub struct History {
 struct State {
     /// The finest first.
     rings: [Ring; 3],
+    /// The start of the earliest step of another daemon that was added; only the coarsest ring has those.
+    past_from_ms: Option<u64>,
     ids: HashMap<TopicName, TopicId>,
     free: Vec<TopicId>,
 }
@@ -71,13 +77,50 @@ impl History {
         ];
         Self {
             since_ms: now_ms,
-            state: Mutex::new(State { rings, ids: HashMap::new(), free: Vec::new() }),
+            state: Mutex::new(State {
+                rings,
+                past_from_ms: None,
+                ids: HashMap::new(),
+                free: Vec::new(),
+            }),
         }
     }
 
     /// When it began.
-    pub fn since_ms(&self) -> u64 {
+    pub fn began_ms(&self) -> u64 {
         self.since_ms
+    }
+
+    /// Since when it has steps: its begin, or that of the earliest step of another daemon.
+    pub fn since_ms(&self) -> u64 {
+        self.state.lock().past_from_ms.map_or(self.since_ms, |past_ms| past_ms.min(self.since_ms))
+    }
+
+    /// Since when the steps of a window are known. Steps of single topics may have been dropped for want of space:
+    /// there, it is not known that nothing happened.
+    pub fn known_from_ms(&self, window: Window, by_topic: bool) -> u64 {
+        let since_ms = self.since_ms();
+        if !by_topic {
+            return since_ms;
+        }
+        let state = self.state.lock();
+        let ring = &state.rings[window.ring];
+        since_ms.max(ring.dropped_before * ring.step_ms)
+    }
+
+    /// Adds what another daemon has recorded, in steps of one minute.
+    pub fn add_past(&self, now_ms: u64, other: &PublishedHistory) {
+        let mut state = self.state.lock();
+        state.rings[2].advance(now_ms);
+        for (minute, step) in &other.steps {
+            let topics: Vec<(Option<TopicId>, Sample)> =
+                step.topics.iter().map(|(name, sample)| (state.id(name), *sample)).collect();
+            if state.rings[2].add_past(*minute, &topics, &step.total) {
+                let from_ms = minute * MINUTE;
+                let past = &mut state.past_from_ms;
+                *past = Some(past.map_or(from_ms, |known_ms| known_ms.min(from_ms)));
+            }
+        }
     }
 
     /// Adds what happened to topics, and what concerns all of them.
@@ -95,7 +138,8 @@ impl History {
     pub fn window(&self, now_ms: u64, span_ms: u64, steps_max: usize, by_topic: bool) -> Window {
         let state = self.state.lock();
         let span_ms = span_ms.clamp(SECOND, state.rings[2].reach_ms());
-        let at = state.ring_for(now_ms.saturating_sub(span_ms), now_ms, by_topic);
+        let from_ms = now_ms.saturating_sub(span_ms);
+        let at = state.ring_for(from_ms, now_ms, self.since_ms, by_topic);
         let ring = &state.rings[at];
         let fine = span_ms.div_ceil(ring.step_ms);
         let step_ms = ring.step_ms * fine.div_ceil(steps_max.max(1) as u64);
@@ -167,7 +211,7 @@ impl History {
         let state = self.state.lock();
         let mut by_id: HashMap<TopicId, Recent> = HashMap::new();
         let from_ms = now_ms.saturating_sub(RECENT_MS);
-        let ring = &state.rings[state.ring_for(from_ms, now_ms, true)];
+        let ring = &state.rings[state.ring_for(from_ms, now_ms, self.since_ms, true)];
         ring.topics(from_ms, |_, id, sample| by_id.entry(id).or_default().sample.merge(sample));
         state.rings[0].topics(now_ms.saturating_sub(RATE_MS), |_, id, sample| {
             let last = &mut by_id.entry(id).or_default().last;
@@ -194,11 +238,13 @@ impl Window {
 }
 
 impl State {
-    /// The finest ring that still has the steps from this time on.
-    fn ring_for(&self, from_ms: u64, now_ms: u64, by_topic: bool) -> usize {
+    /// The finest ring that still has the steps from this time on; `since_ms` is when this daemon began.
+    fn ring_for(&self, from_ms: u64, now_ms: u64, since_ms: u64, by_topic: bool) -> usize {
+        let is_past = from_ms < since_ms && self.past_from_ms.is_some();
         let reaches = |ring: &Ring| {
             let has_detail = !by_topic || ring.dropped_before * ring.step_ms <= from_ms;
-            now_ms.saturating_sub(from_ms) <= ring.reach_ms() && has_detail
+            let has_past = !is_past || ring.step_ms == MINUTE;
+            now_ms.saturating_sub(from_ms) <= ring.reach_ms() && has_detail && has_past
         };
         self.rings.iter().position(reaches).unwrap_or(self.rings.len() - 1)
     }
@@ -240,102 +286,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::observe::tally::Tally;
-
-    const START: u64 = 1_800_000_000_000;
-
-    fn name(number: usize) -> TopicName {
-        TopicName::new(&format!("topic-{number:04}")).unwrap()
-    }
-
-    /// Acked attempts, each with a lateness and a run time.
-    fn acked(attempts: u32) -> Sample {
-        let mut tally = Tally::default();
-        for index in [0, 4, 24] {
-            tally.add(index, attempts);
-        }
-        Sample::of(tally)
-    }
-
-    fn attempts(samples: &[Sample]) -> Vec<u32> {
-        samples.iter().map(|sample| sample.tally.attempts()).collect()
-    }
-
-    #[test]
-    fn each_resolution_has_what_happened_and_reaches_back_as_far_as_it_should() {
-        let history = History::new(START);
-        let total = Sample { redis_us: 200, ..Sample::default() };
-        for second in 0..3 * 3_600 {
-            let topics = [(name(1), acked(1)), (name(2), acked(2))];
-            history.add(START + second * SECOND, &topics, &total);
-        }
-        let now = START + 3 * 3_600 * SECOND - 1;
-        for (span, step) in [(600, 5), (3_600, 30), (3 * 3_600, 90)] {
-            let window = history.window(now, span * SECOND, 120, true);
-            assert_eq!((window.step_ms, window.steps), (step * SECOND, 120));
-            let one = history.sum(window, |topic| *topic == name(1));
-            assert_eq!(attempts(&one), vec![step as u32; 120], "{span} s");
-            let all = history.total(window);
-            assert_eq!(attempts(&all), vec![3 * step as u32; 120], "{span} s");
-            assert_eq!(all[7].redis_us, 200);
-            let by_topic = history.by_topic(window);
-            assert_eq!(by_topic[&name(2)], vec![(2 * step as u32, 0); 120]);
-        }
-        let recent = history.recent(now);
-        assert_eq!(recent[&name(2)].sample.tally.attempts(), 1_200);
-        assert_eq!(recent[&name(2)].last.0, 20);
-    }
-
-    #[test]
-    fn a_thousand_busy_topics_take_two_megabytes_and_their_sum_stays_exact() {
-        let history = History::new(START);
-        let topics: Vec<_> = (0..1_000).map(|number| (name(number), acked(3))).collect();
-        for second in 0..1_200 {
-            history.add(START + second * SECOND, &topics, &Sample::default());
-        }
-        let bytes = history.bytes();
-        assert!(bytes <= 2 << 20, "{bytes} bytes");
-        let now = START + 1_200 * SECOND - 1;
-        let window = history.window(now, 600 * SECOND, 120, false);
-        assert_eq!(attempts(&history.total(window)), vec![15_000; 120]);
-        // The steps of a topic are coarser, but none is missing.
-        let window = history.window(now, 600 * SECOND, 120, true);
-        assert_eq!(window.step_ms, MINUTE);
-        assert_eq!(attempts(&history.sum(window, |topic| *topic == name(7))), vec![180; 10]);
-    }
-
-    #[test]
-    fn nothing_happening_costs_nothing_and_names_are_freed() {
-        let history = History::new(START);
-        for number in 0..TOPICS_MAX + 5 {
-            history.add(START, &[(name(number), acked(1))], &Sample::default());
-        }
-        assert_eq!(history.state.lock().ids.len(), TOPICS_MAX);
-        // Two days later none of them has steps.
-        let later = START + 49 * 60 * MINUTE;
-        for minute in 0..3 {
-            history.add(later + minute * MINUTE, &[(name(9_999), acked(1))], &Sample::default());
-        }
-        let window = history.window(later + 2 * MINUTE, 600 * SECOND, 600, true);
-        let seen = history.sum(window, |topic| *topic == name(9_999));
-        assert_eq!(attempts(&seen).iter().sum::<u32>(), 3);
-        assert_eq!(history.state.lock().ids.len(), 1);
-        assert!(history.bytes() < 200 << 10, "{} bytes", history.bytes());
-    }
-
-    #[test]
-    fn waiting_jobs_of_topics_add_up_and_time_never_goes_back() {
-        let history = History::new(START);
-        let waiting = |waiting| Sample { waiting, ..Sample::default() };
-        let counted = Sample { waiting: 7, is_counted: true, ..Sample::default() };
-        history.add(START, &[(name(1), waiting(3)), (name(2), waiting(4))], &counted);
-        history.add(START - MINUTE, &[(name(1), acked(1))], &Sample::default());
-        let window = history.window(START, 10 * SECOND, 10, true);
-        let sum = history.sum(window, |_| true);
-        assert_eq!((sum[9].waiting, sum[9].is_counted, sum[9].tally.attempts()), (7, true, 1));
-        assert_eq!(history.total(window)[9].waiting, 7);
-        assert!(sum[8].is_empty());
-    }
-}
+mod tests;

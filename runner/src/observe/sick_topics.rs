@@ -32,6 +32,8 @@ pub enum TopicLoop {
     Reclaim,
     /// Relaying follow-ups.
     Relay,
+    /// Pushing the ticks of its schedules.
+    Schedule,
 }
 
 /// The topics whose keys Redis refuses.

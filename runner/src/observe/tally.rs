@@ -1,5 +1,5 @@
-//! What the attempts of a topic came to: their number by outcome and failure class, and how late they started and
-//! how long they ran, by bucket. The difference of two tallies is what happened in between.
+//! Counts a topic's attempts by outcome, failure class, lateness and run time. The difference of two tallies is what
+//! happened in between.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -123,14 +123,24 @@ impl Tally {
         self.acked().saturating_add(self.snoozed()).saturating_add(self.failed())
     }
 
+    /// The started attempts by lateness: a count for each bound of [`LATE`], and one for what is longer.
+    pub fn late_counts(&self) -> &[u32] {
+        &self.0[LATE_FROM..RAN_FROM]
+    }
+
+    /// The attempts by run time: a count for each bound of [`RAN`], and one for what is longer.
+    pub fn ran_counts(&self) -> &[u32] {
+        &self.0[RAN_FROM..CLASSES_FROM]
+    }
+
     /// The lateness that this share of the started attempts did not exceed, in ms.
     pub fn late_ms(&self, share: f64) -> Option<f64> {
-        quantile(&self.0[LATE_FROM..RAN_FROM], &LATE, share)
+        quantile(self.late_counts(), &LATE, share)
     }
 
     /// The run time that this share of the attempts did not exceed, in ms.
     pub fn ran_ms(&self, share: f64) -> Option<f64> {
-        quantile(&self.0[RAN_FROM..CLASSES_FROM], &RAN, share)
+        quantile(self.ran_counts(), &RAN, share)
     }
 }
 

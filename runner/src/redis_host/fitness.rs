@@ -40,7 +40,7 @@ pub enum Unfit {
     },
     /// It is a cluster node, or a sentinel.
     #[error(
-        "Redis at redis.url runs as {mode}; write redis-{mode}:// (docs/guide/redis.md), or point redis.url at a standalone \
+        "Redis at redis.url runs as {mode}; write redis-{mode}:// (https://github.com/duebox/duebox/blob/main/docs/guide/redis.md), or point redis.url at a standalone \
          Redis"
     )]
     Mode {

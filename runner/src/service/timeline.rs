@@ -1,51 +1,23 @@
 //! The life of one job, as far as Redis has it: what the job itself keeps (its due time, its last attempt, its
-//! lease, its ends) and, where events are on, the events of the job among the newest ones.
+//! lease, its ends), where events are on, the events of the job among the newest ones, and the attempts that the
+//! asked daemon remembers, with the last lines of the logs of failed ones.
 //!
-//! Earlier attempts than the last one leave nothing behind but their number and their events.
+//! In Redis earlier attempts than the last one leave nothing behind but their number and their events.
+
+mod moment;
 
 use duebox_job::{JobId, PARENT_HEADER, TopicName};
 use duebox_queue::{Job, JobState, Queue, QueueError, StoredEvent};
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
+
+pub(crate) use self::moment::Moment;
+use crate::observe::recent_attempts::FailedAttempt;
 
 /// At most this many of the newest events are looked at for those of one job.
 const EVENTS_LOOKED_AT: usize = 10_000;
 /// The header with the trace of a job.
 const TRACEPARENT: &str = "traceparent";
-/// The events that end an attempt.
-const ENDS: [&str; 8] =
-    ["acked", "retried", "dead", "discarded", "snoozed", "released", "superseded", "cancelled"];
-
-/// One moment of a job's life.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
-#[schema(as = JobMoment)]
-pub(crate) struct Moment {
-    /// Unix ms by the clock of Redis; of an event, by that of the daemon that reported it.
-    pub(crate) at_ms: u64,
-    /// What happened or is to happen: `pushed`, `due`, `started`, the event that ended an attempt (`acked`,
-    /// `retried`, `dead`, `snoozed` …), `next attempt`, `lease ends`, `successor due`, `id free`, and other
-    /// events of the job.
-    pub(crate) event: String,
-    /// The attempt, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) attempt: Option<u64>,
-    /// The failure class, if it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) class: Option<String>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    /// The runner.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) runner: Option<String>,
-    /// The module that ran it, 64 hex digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) digest: Option<String>,
-    /// How long the attempt ran, in ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) wall_ms: Option<f64>,
-}
 
 /// The life of one job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -63,52 +35,20 @@ pub(crate) struct Timeline {
     pub(crate) timeline: Vec<Moment>,
 }
 
-impl Moment {
-    fn new(at_ms: u64, event: &str) -> Self {
-        Self { at_ms, event: event.to_owned(), ..Self::default() }
-    }
-
-    /// The end of an attempt, as it is recorded with the job.
-    fn recorded(at_ms: u64, event: &str, info: &Value) -> Self {
-        let text = |name: &str| info[name].as_str().map(str::to_owned);
-        Self {
-            attempt: info["attempt"].as_u64(),
-            class: text("class"),
-            reason: text("reason"),
-            runner: text("runner"),
-            digest: text("digest"),
-            wall_ms: info["wall_ms"].as_f64(),
-            ..Self::new(at_ms, event)
-        }
-    }
-
-    fn of_event(event: &StoredEvent) -> Option<Self> {
-        let some = |name: &str| Some(event.field(name).to_owned()).filter(|text| !text.is_empty());
-        Some(Self {
-            attempt: event.field("attempt").parse().ok(),
-            class: some("class"),
-            digest: some("digest"),
-            ..Self::new(event.field("at").parse().ok()?, event.field("event"))
-        })
-    }
-
-    /// True if it ends an attempt.
-    fn is_end(&self) -> bool {
-        ENDS.contains(&self.event.as_str())
-    }
-
-    /// True if both are the end of one attempt.
-    fn ends_same_attempt(&self, other: &Self) -> bool {
-        self.is_end() && self.attempt == other.attempt && self.event == other.event
-    }
-
-    /// By time. Within a millisecond an attempt comes before the next one, and its start before its end.
-    fn order(&self) -> (u64, Option<u64>, bool) {
-        (self.at_ms, self.attempt, self.is_end())
-    }
-}
-
 impl Timeline {
+    /// Adds what a daemon remembers of the job's attempts.
+    pub(crate) fn add_remembered(&mut self, attempts: &[FailedAttempt], runner: &str) {
+        let remembered = attempts.iter().filter_map(|attempt| Moment::remembered(attempt, runner));
+        for end in remembered {
+            let same = self.timeline.iter_mut().filter(|told| told.ends_same_run(&end));
+            match same.min_by_key(|told| told.at_ms.abs_diff(end.at_ms)) {
+                Some(told) => told.complete(end),
+                None => self.timeline.push(end),
+            }
+        }
+        self.timeline.sort_by_key(Moment::order);
+    }
+
     /// The life of a job that was just looked up.
     ///
     /// # Errors
@@ -234,6 +174,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::observe::recent_attempts::RecentAttempt;
 
     fn job(id: &str, state: JobState) -> Job {
         Job {
@@ -291,6 +232,54 @@ mod tests {
             (end.reason.as_deref(), end.runner.as_deref()),
             (Some("unreachable"), Some("5-a"))
         );
+    }
+
+    #[test]
+    fn remembered_attempts_complete_the_timeline_with_their_logs() {
+        let info = json!({"class": "nack", "reason": "shut", "attempt": 3, "wall_ms": 5.0, "log": ["error: third"]});
+        let died =
+            Job { dead: Some(DeadEntry { died_at_ms: 9_000, info }), ..job("42", JobState::Dead) };
+        let mut told = Timeline::of(&died, &[event(3_000, "retried", "1")]);
+        let attempt = |attempt, at_ms, settled, line: &str| FailedAttempt {
+            attempt: RecentAttempt {
+                id: "42".to_owned(),
+                at_ms,
+                attempt,
+                verdict: "nack",
+                settled,
+                class: "nack",
+                reason: "shut".to_owned(),
+                digest: None,
+                wall_ms: 5.0,
+                late_ms: 0.0,
+            },
+            log: vec![line.to_owned()],
+            is_cut: attempt == 2,
+        };
+        let remembered = [
+            attempt(1, 3_010, "retry", "first"),
+            attempt(2, 6_000, "retry", "second"),
+            attempt(3, 9_010, "dead", "third"),
+        ];
+        told.add_remembered(&remembered, "5-a");
+        assert_eq!(
+            words(&told),
+            [(3_000, "retried", Some(1)), (6_000, "retried", Some(2)), (9_000, "dead", Some(3))]
+        );
+        let logs: Vec<_> =
+            told.timeline.iter().map(|end| (end.log.concat(), end.log_cut)).collect();
+        assert_eq!(
+            logs,
+            [
+                ("first".to_owned(), false),
+                ("second".to_owned(), true),
+                ("error: third".to_owned(), false)
+            ]
+        );
+        assert_eq!(told.timeline[0].runner.as_deref(), Some("5-a"));
+        // The same number after a requeue is another attempt.
+        told.add_remembered(&[attempt(1, 90_000, "retry", "again")], "5-a");
+        assert_eq!(told.timeline.len(), 4);
     }
 
     #[test]

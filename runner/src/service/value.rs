@@ -90,9 +90,10 @@ pub(crate) fn cursor(text: &str) -> Result<Cursor, String> {
 
 /// A state whose jobs are listed.
 pub(crate) fn state(text: &str) -> Result<JobState, String> {
-    let found = JobState::LISTED.into_iter().find(|state| state.word() == text);
+    let is_named = |state: &JobState| state.word() == text || state.shown() == text;
+    let found = JobState::LISTED.into_iter().find(is_named);
     found.ok_or_else(|| {
-        let words = JobState::LISTED.map(JobState::word).join(", ");
+        let words = JobState::LISTED.map(JobState::shown).join(", ");
         format!("{text:?} is not a state; choose one of {words}")
     })
 }
@@ -138,7 +139,8 @@ mod tests {
         assert!(class("sneeze").unwrap_err().contains("bad_verdict"));
         assert_eq!(priority("low"), Ok(Priority::Low));
         assert_eq!(state("unack"), Ok(JobState::Unack));
-        assert!(state("running").unwrap_err().contains("pending, ready, blocked, unack, retry"));
+        assert_eq!(state("running"), Ok(JobState::Unack));
+        assert!(state("asleep").unwrap_err().contains("pending, ready, blocked, running, retry"));
         assert!(priority("urgent").unwrap_err().contains("high, normal or low"));
     }
 }

@@ -12,8 +12,10 @@ use duebox_queue::BATCH_MAX;
 const WINDOW: Duration = Duration::from_millis(20);
 /// A leased job that has not started after this time is released.
 pub const START_WITHIN: Duration = Duration::from_millis(40);
-/// The most jobs leased ahead: one batch runs while a turn leases another.
-const AHEAD_MAX: usize = 2 * BATCH_MAX;
+/// The most jobs leased ahead: what starts within [`WINDOW`] at 300,000 jobs per second.
+const AHEAD_MAX: usize = 6 * BATCH_MAX;
+/// The most payload bytes leased ahead: it bounds memory.
+const AHEAD_BYTES_MAX: u64 = 2 * LEASED_BYTES_MAX;
 /// The most payload bytes leased in one call, unless a single job has more. It bounds memory, and the time
 /// for which other topics wait for Redis and the connection.
 pub const LEASED_BYTES_MAX: u64 = 4 << 20;
@@ -81,7 +83,8 @@ impl Prefetch {
         }
         let left = WINDOW.saturating_sub(slowest).as_secs_f64();
         let starting = jobs as f64 / busy.as_secs_f64() * left;
-        (starting as usize).min(jobs).min(AHEAD_MAX)
+        let fitting = AHEAD_BYTES_MAX as f64 / self.payload_bytes.max(1.0);
+        (starting as usize).min(jobs).min(AHEAD_MAX).min(fitting as usize)
     }
 
     /// The most jobs to lease in one call, given the size of their payloads.
@@ -145,6 +148,14 @@ mod tests {
         assert_eq!(prefetch.call_max(), BATCH_MAX);
         (0..1_000).for_each(|_| prefetch.record_payload(1 << 20));
         assert!((4..=5).contains(&prefetch.call_max()), "{}", prefetch.call_max());
+    }
+
+    #[test]
+    fn large_payloads_are_not_leased_far_ahead() {
+        let (mut prefetch, now) = (Prefetch::default(), Instant::now());
+        prefetch.record_ended(1_000_000, 10 * US, 10 * MS, now);
+        (0..1_000).for_each(|_| prefetch.record_payload(64 << 10));
+        assert!((128..=129).contains(&prefetch.ahead(Duration::ZERO)));
     }
 
     /// Simulates a worker with one executor task and a turn of 1 ms. No job may start, or still wait, later

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_queue::TurnReply;
+use duebox_queue::{QueueError, TurnReply};
 use tokio::sync::watch;
 use tracing::warn;
 
 use super::turn::Plan;
-use super::{Worker, WorkerCommand};
+use super::{DRAIN_REPLY_MAX, Worker, WorkerCommand};
 use crate::monotonic;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
@@ -27,12 +27,15 @@ impl Worker {
                     std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
                 loop {
                     let first_end = self.in_flight.first_end(monotonic::now());
-                    let ends_at = self.ordered_end();
+                    let ends_at = self.turn_ends_at(sent_at);
                     tokio::select! {
                         biased;
                         answer = &mut asked => break answer,
                         () = sleep_until(first_end) => self.interrupt_ended(),
-                        () = sleep_until(ends_at) => return None,
+                        () = sleep_until(ends_at) => {
+                            self.report_silence();
+                            return None;
+                        }
                         () = next_command(&mut self.parts.commands) => {}
                     }
                 }
@@ -80,8 +83,27 @@ impl Worker {
         }
     }
 
+    /// When a drain gives up a turn that was sent at this moment, if one was ordered. A Redis that hangs is
+    /// given no more time at the end of the drain than one that is known to be away.
+    fn turn_ends_at(&self, sent_at: Instant) -> Option<Instant> {
+        match *self.parts.commands.borrow() {
+            WorkerCommand::Work => None,
+            WorkerCommand::Drain(until) => {
+                Some(self.give_up_at(until).min(until.max(sent_at + DRAIN_REPLY_MAX)))
+            }
+        }
+    }
+
+    /// The drain ends although Redis has not replied: nothing else waits for it either.
+    fn report_silence(&self) {
+        let outage = &self.parts.services.outage;
+        if !outage.is_ongoing() {
+            outage.record_error(&QueueError::NoReply("the drain ends".to_owned()));
+        }
+    }
+
     /// When the drain ends that the daemon has ordered, if any.
-    pub(super) fn ordered_end(&self) -> Option<Instant> {
+    fn ordered_end(&self) -> Option<Instant> {
         match *self.parts.commands.borrow() {
             WorkerCommand::Work => None,
             WorkerCommand::Drain(until) => Some(self.give_up_at(until)),

@@ -96,6 +96,7 @@ impl Worker {
         let traced = ended.output.traced.take();
         let recording = ended.output.recording.take();
         let digest = Some(ended.digest);
+        let log = ended.output.log_tail.clone();
         let is_fault = matches!(ended.outcome, Outcome::HostFault(_));
         let mut max_attempts = None;
         let verdict = if is_fault && held.interrupt.reason().is_some() {
@@ -128,6 +129,7 @@ impl Worker {
             late: self.clock.late(held.lease.due_at_ms, ended.started_at),
             max_attempts,
             next_in: next_in(&verdict),
+            log,
             started_at: ended.started_at,
             traced,
             is_routine: false,

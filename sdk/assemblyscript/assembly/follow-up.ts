@@ -6,11 +6,15 @@
 
 import { Code, push } from "./abi";
 import { hasControl, isName } from "./block";
+import { Json } from "./json";
 
 /** The priority of a job among the due jobs of its topic. */
 export enum Priority {
+  /** The default. */
   Normal,
+  /** Before the others. */
   High,
+  /** After the others. */
   Low,
 }
 
@@ -42,6 +46,11 @@ export class FollowUp {
   /** Sets the payload to a text as UTF-8. */
   text(text: string): this {
     return this.payload(Uint8Array.wrap(String.UTF8.encode(text)));
+  }
+
+  /** Sets the payload to a value as JSON. */
+  json(value: Json): this {
+    return this.payload(value.toBytes());
   }
 
   /**

@@ -116,6 +116,11 @@ export class Job {
     return result(bytes) == 0 ? null : "the result is longer than 64 KiB";
   }
 
+  /** Sets the result to a value as JSON. Returns null, or why it is refused. */
+  setResultJson(value: Json): string | null {
+    return this.setResult(value.toBytes());
+  }
+
   /**
    * A configuration value or secret of the topic; null if it does not exist. Strings as they are,
    * other values as JSON text.

@@ -11,6 +11,7 @@ const DEPTH_MAX: i32 = 64;
 /** Returned past the end of the bytes. */
 const END: i32 = -1;
 
+/** A reader of one text. */
 export class JsonReader {
   private at: i32 = 0;
   private depth: i32 = 0;

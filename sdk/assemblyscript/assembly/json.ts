@@ -1,4 +1,4 @@
-//! A JSON value: the contents of a payload, or why it is not JSON.
+//! A JSON value: the contents of a payload, or why it is not JSON; or a value to be written.
 //!
 //! The existing AssemblyScript libraries abort the module on malformed text and read a value of the
 //! wrong type as zero, so a handler could not drop a malformed job with a reason. Therefore the SDK
@@ -8,6 +8,7 @@
 //! the `is…` properties tell the difference.
 
 import { JsonReader } from "./json-reader";
+import { numberText, quoted } from "./json-text";
 
 /** The type of a value. */
 export enum JsonKind {
@@ -15,14 +16,21 @@ export enum JsonKind {
   Invalid,
   /** The value does not exist. */
   Missing,
+  /** `null`. */
   Null,
+  /** `true` or `false`. */
   Bool,
+  /** A number. */
   Number,
+  /** A string. */
   String,
+  /** An array. */
   Array,
+  /** An object. */
   Object,
 }
 
+/** A JSON value. `Json.parse` reads one; `Json.object` and `Json.array` start one to be written. */
 export class Json {
   /** The text of a string, the digits of a number, or why the value is invalid. */
   private text: string = "";
@@ -30,7 +38,10 @@ export class Json {
   private items: Array<Json> | null = null;
   private fields: Map<string, Json> | null = null;
 
-  private constructor(readonly kind: JsonKind) {}
+  private constructor(
+    /** The type of the value. */
+    readonly kind: JsonKind,
+  ) {}
 
   /**
    * Parses a whole text: UTF-8, at most 64 levels deep, no duplicate field, nothing after the
@@ -50,30 +61,56 @@ export class Json {
     return Json.worded(JsonKind.Invalid, error);
   }
 
+  /** An object without fields; `set` adds them. */
+  static object(): Json {
+    return Json.ofObject(new Map<string, Json>());
+  }
+
+  /** An array without items; `add` adds them. */
+  static array(): Json {
+    return Json.ofArray(new Array<Json>());
+  }
+
+  /** The value `null`. */
   static ofNull(): Json {
     return new Json(JsonKind.Null);
   }
 
+  /** The value `true` or `false`. */
   static ofBool(truth: bool): Json {
     const value = new Json(JsonKind.Bool);
     value.truth = truth;
     return value;
   }
 
+  /** An integer. */
+  static ofInteger(value: i64): Json {
+    return Json.ofNumber(value.toString());
+  }
+
+  /** A number with a fraction; `null` for NaN and the infinities, which JSON does not have. */
+  static ofFloat(value: f64): Json {
+    return isFinite(value) ? Json.ofNumber(numberText(value)) : Json.ofNull();
+  }
+
+  /** A number with these digits, as JSON writes it. */
   static ofNumber(digits: string): Json {
     return Json.worded(JsonKind.Number, digits);
   }
 
+  /** A string. */
   static ofString(text: string): Json {
     return Json.worded(JsonKind.String, text);
   }
 
+  /** An array of these items. */
   static ofArray(items: Array<Json>): Json {
     const value = new Json(JsonKind.Array);
     value.items = items;
     return value;
   }
 
+  /** An object with these fields. */
   static ofObject(fields: Map<string, Json>): Json {
     const value = new Json(JsonKind.Object);
     value.fields = fields;
@@ -91,30 +128,37 @@ export class Json {
     return this.kind == JsonKind.Invalid ? this.text : null;
   }
 
+  /** Whether the value does not exist. */
   get isMissing(): bool {
     return this.kind == JsonKind.Missing;
   }
 
+  /** Whether it is `null`. */
   get isNull(): bool {
     return this.kind == JsonKind.Null;
   }
 
+  /** Whether it is `true` or `false`. */
   get isBool(): bool {
     return this.kind == JsonKind.Bool;
   }
 
+  /** Whether it is a number. */
   get isNumber(): bool {
     return this.kind == JsonKind.Number;
   }
 
+  /** Whether it is a string. */
   get isString(): bool {
     return this.kind == JsonKind.String;
   }
 
+  /** Whether it is an array. */
   get isArray(): bool {
     return this.kind == JsonKind.Array;
   }
 
+  /** Whether it is an object. */
   get isObject(): bool {
     return this.kind == JsonKind.Object;
   }
@@ -175,5 +219,49 @@ export class Json {
   /** The names of an object's fields, in the order of the text. */
   names(): Array<string> {
     return this.fields === null ? [] : this.fields!.keys();
+  }
+
+  /** Sets a field of an object; other types stay as they are. */
+  set(name: string, value: Json): this {
+    const fields = this.fields;
+    if (fields !== null) fields.set(name, value);
+    return this;
+  }
+
+  /** Adds an item to an array; other types stay as they are. */
+  add(value: Json): this {
+    const items = this.items;
+    if (items !== null) items.push(value);
+    return this;
+  }
+
+  /** The value as JSON text. What is missing or invalid is written as `null`. */
+  toString(): string {
+    switch (this.kind) {
+      case JsonKind.Bool:
+        return this.truth ? "true" : "false";
+      case JsonKind.Number:
+        return this.text;
+      case JsonKind.String:
+        return quoted(this.text);
+      case JsonKind.Array: {
+        const texts = new Array<string>();
+        for (let i = 0; i < this.length; i++) texts.push(this.items![i].toString());
+        return "[" + texts.join(",") + "]";
+      }
+      case JsonKind.Object: {
+        const names = this.names();
+        const texts = new Array<string>();
+        for (let i = 0; i < names.length; i++) texts.push(quoted(names[i]) + ":" + this.get(names[i]).toString());
+        return "{" + texts.join(",") + "}";
+      }
+      default:
+        return "null";
+    }
+  }
+
+  /** The value as JSON in UTF-8. */
+  toBytes(): Uint8Array {
+    return Uint8Array.wrap(String.UTF8.encode(this.toString()));
   }
 }

@@ -33,6 +33,7 @@ export class KvAnswer {
   }
 }
 
+/** The calls to the store. */
 export namespace kv {
   /** The value of a key. */
   export function get(key: string): KvAnswer {

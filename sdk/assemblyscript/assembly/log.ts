@@ -3,6 +3,7 @@
 
 import { line } from "./abi";
 
+/** The log, one function a level. */
 export namespace log {
   /** Logs at level error. */
   export function error(text: string): void {

@@ -6,6 +6,7 @@
 
 import { Code, Meta, Part, httpRead, httpSend, metaInt, text } from "./abi";
 import { hasControl, isName } from "./block";
+import { Json } from "./json";
 import { origin, target } from "./redirect";
 import { Response } from "./response";
 
@@ -80,6 +81,11 @@ export class Request {
   /** Sets the body to a JSON text and sets content-type. */
   json(text: string): this {
     return this.header("content-type", "application/json").text(text);
+  }
+
+  /** Sets the body to a value as JSON and sets content-type. */
+  jsonValue(value: Json): this {
+    return this.json(value.toString());
   }
 
   /**

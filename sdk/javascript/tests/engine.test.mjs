@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { runOnce, start } from "./host.mjs";
@@ -89,7 +90,7 @@ test("payloads are JSON, or what the handler says", () => {
 });
 
 test("digests and signatures are those of Node", async () => {
-  const source = (await import("node:fs")).readFileSync(new URL("crypto.js", import.meta.url), "utf8");
+  const source = readFileSync(new URL("crypto.js", import.meta.url), "utf8");
   const { verdict, reason, result } = runOnce(source, '{"text":"Grüße", "key":"geheim"}');
   assert.equal(verdict, 0, reason);
   const { default: handle } = await import("./crypto.js");
@@ -201,6 +202,53 @@ test("the globals of the web behave", () => {
   assert.deepEqual(runOnce(source).log, [
     "https://me:pw@ex.com:8080/q?x=1&y=a+b&z=%C3%BC%26#h", "hü hi", "2 4",
   ]);
+});
+
+test("headers are made of pairs, and responses are copied", () => {
+  const source = `export default async () => {
+    for (const from of [new Map([["A", "1"], ["b", "2"]]), [["A", "1"], ["b", "2"]], { A: "1", b: "2" }, new Headers({ A: "1", b: "2" })]) {
+      console.log(new Headers(from).get("a"), [...new Headers(from).keys()].join());
+    }
+    for (const from of ["a: 1", 7, null, [["a"]], new Set([["a", "1", "2"]])]) {
+      try { new Headers(from); console.log("taken", from) } catch (e) { if (!(e instanceof TypeError)) throw e }
+    }
+    const first = Response.json({ a: 1 }, { status: 201, statusText: "Created", headers: new Map([["x-a", "b"]]) });
+    const second = first.clone();
+    console.log(first.status, first.statusText, first.headers.get("content-type"), second.headers.get("x-a"));
+    console.log((await first.json()).a, await second.text(), first.bodyUsed, new Response(null).statusText === "");
+    try { first.clone() } catch (e) { console.log(e.message) }
+    try { Response.json(() => {}) } catch (e) { console.log(e.name) }
+  }`;
+  const { verdict, reason, log } = runOnce(source);
+  assert.equal(verdict, 0, reason);
+  assert.deepEqual(log, [
+    "1 a,b", "1 a,b", "1 a,b", "1 a,b", "201 Created application/json b", '1 {"a":1} true true',
+    "a response is cloned before its body is read", "TypeError",
+  ]);
+});
+
+test("a clone has each key as its own", () => {
+  const source = `export default (payload) => {
+    const clone = structuredClone(payload);
+    console.log(JSON.stringify(clone), Object.getPrototypeOf(clone) === Object.prototype, clone.admin);
+  }`;
+  const payload = '{"__proto__":{"admin":true},"b":[1]}';
+  assert.deepEqual(runOnce(source, payload).log, [`${payload} true undefined`]);
+});
+
+test("what browsers and Node have and a handler lacks says so by name", () => {
+  const names = [
+    "Request", "FormData", "Blob", "File", "ReadableStream", "WritableStream", "TransformStream", "Event", "EventTarget",
+    "setImmediate", "Intl", "WebAssembly", "XMLHttpRequest", "WebSocket", "Worker", "process", "Buffer", "require", "global",
+  ];
+  for (const name of names) {
+    const { verdict, reason } = runOnce(`export default () => new ${name}()`);
+    assert.equal(verdict, 1, name);
+    assert.match(reason, new RegExp(`^ReferenceError: '?${name}'? is not defined in a Duebox handler; \\w+`), name);
+  }
+  const guide = readFileSync(new URL("../../../docs/guide/languages.md", import.meta.url), "utf8");
+  const absent = guide.slice(guide.indexOf("## What there is not"));
+  for (const name of names) assert.ok(absent.includes(`\`${name}\``), `languages.md does not name ${name}`);
 });
 
 test("errors at the top level name their place", () => {

@@ -1,8 +1,11 @@
 /** The globals of a handler besides those of ECMAScript 2023. Leave "DOM" out of `lib`: handlers have no browser. */
 
+/** An object, or pairs: an array, a `Map`, other `Headers`. */
+type HeadersLike = Record<string, string> | Iterable<readonly [string, string]>;
+
 interface RequestOptions {
   method?: string;
-  headers?: Headers | Record<string, string> | [string, string][];
+  headers?: HeadersLike;
   body?: string | ArrayBuffer | ArrayBufferView | URLSearchParams;
   /** A value to send as JSON. */
   json?: unknown;
@@ -18,7 +21,7 @@ interface RequestOptions {
 declare function fetch(url: string | URL, options?: RequestOptions): Promise<Response>;
 
 declare class Headers {
-  constructor(from?: Headers | Record<string, string> | [string, string][]);
+  constructor(from?: HeadersLike);
   append(name: string, value: string): void;
   set(name: string, value: string): void;
   get(name: string): string | null;
@@ -32,15 +35,28 @@ declare class Headers {
   [Symbol.iterator](): IterableIterator<[string, string]>;
 }
 
+interface ResponseOptions {
+  status?: number;
+  statusText?: string;
+  headers?: HeadersLike;
+  url?: string;
+}
+
 declare class Response {
-  constructor(body?: string | ArrayBuffer | ArrayBufferView, options?: { status?: number; headers?: Record<string, string>; url?: string });
+  constructor(body?: string | ArrayBuffer | ArrayBufferView | null, options?: ResponseOptions);
+  /** A response whose body is a value as JSON. */
+  static json(value: unknown, options?: ResponseOptions): Response;
   readonly status: number;
+  /** Empty in the response of a server, as with HTTP/2. */
+  readonly statusText: string;
   readonly ok: boolean;
   readonly url: string;
   readonly headers: Headers;
   readonly bodyUsed: boolean;
   /** The milliseconds that the server asks to wait, if it does. */
   readonly retryAfter: number | undefined;
+  /** A copy whose body can be read, too. Throws if the body has been read. */
+  clone(): Response;
   /** 2xx is an ack; 408, 429 and 5xx a nack with `retryAfter`; another 4xx a drop; the rest a nack. */
   verdict(): import("duebox").NamedVerdict;
   text(): Promise<string>;

@@ -26,6 +26,7 @@ declare module "duebox" {
   /** Text and bytes as they are, `undefined` as nothing, other values as JSON. */
   export type Body = string | ArrayBuffer | ArrayBufferView | object | number | boolean | null | undefined;
 
+  /** The options of a follow-up job; without one that of its topic. */
   export interface PushOptions {
     id?: string;
     /** Milliseconds after the ack. */
@@ -49,6 +50,7 @@ declare module "duebox" {
   /** Random bytes. */
   export function random(length: number): Uint8Array;
 
+  /** The job that runs. */
   export const job: {
     readonly id: string;
     readonly topic: string;
@@ -72,6 +74,7 @@ declare module "duebox" {
   };
 
   type Write = (...values: unknown[]) => void;
+  /** The log of the job. */
   export const log: Readonly<Record<"error" | "warn" | "info" | "debug" | "trace", Write>>;
 
   /** The store that all jobs of the topic share. Grant: `kv = true`. */

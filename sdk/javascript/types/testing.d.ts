@@ -36,7 +36,7 @@ export interface Fake {
 /** How a run ended, and what the handler did. */
 export interface Report {
   verdict: "ack" | "nack" | "drop" | "snooze";
-  /** Set if the handler returned what is no verdict. */
+  /** Set if the handler returned what is not a verdict. */
   class?: "bad_verdict";
   reason: string;
   /** Milliseconds. */

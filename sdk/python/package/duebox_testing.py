@@ -28,7 +28,7 @@ class Report:
 
     def __init__(self, config, http, kv, job):
         self.verdict = "nack"
-        """"ack", "nack", "drop", "snooze"; "bad_verdict" if the handler returned what is no verdict."""
+        """"ack", "nack", "drop", "snooze"; "bad_verdict" if the handler returned what is not a verdict."""
         self.reason = ""
         self.retry_after = self.snooze = self.result = self.error = None
         self.pushed = []

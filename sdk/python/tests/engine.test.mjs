@@ -112,7 +112,7 @@ print(statistics.mean([1, 2]), textwrap.indent('a', '>'), enum.Enum('E', 'X').X.
   assert.deepEqual([verdict, reason, error], [0, undefined, undefined]);
   assert.deepEqual(log, [
     "[1, 2.5] cbt 2.10 YWI=",
-    "ca978112 " + log[1].split(" ")[1] + " a%20b/%C3%BC",
+    "ca978112 b60090e3 a%20b/%C3%BC",
     "2026-07-01T10:00:00+00:00",
     "True True 1970",
     "handle.<locals>.A(b=1) [1, 3] [('a', 2)] {'b': <class 'int'>}",
@@ -142,6 +142,35 @@ test("requests look like those of the package requests", () => {
     "POST http://shop/old\nx-a: 1\ncontent-type: application/json\n",
     "GET http://shop/new\nx-a: 1\n",
   ]);
+});
+
+test("calls of requests with positional arguments mean the same", () => {
+  const sent = [];
+  const http = (head, _body, timeout) => {
+    sent.push([head.split("\n")[0], timeout]);
+    return { status: 200 };
+  };
+  const body = `
+http.get('http://shop/a', {'b': 'c d', 'e': [1, 2]})
+http.get('http://shop/a?x=1', 'y=2')
+http.get('http://shop/a', timeout=(3, 10))
+http.get('http://shop/a', timeout=(3, None))
+http.post('http://shop/a', {'b': 1}, timeout=2)
+for wrong in ((1, 2, 3), -1, (1, -1)):
+    try:
+        http.get('http://shop/a', timeout=wrong)
+    except ValueError:
+        pass
+`;
+  const { verdict, reason } = runOnce(handler(body, "from duebox import http"), "{}", { http });
+  assert.equal(verdict, 0, reason);
+  assert.deepEqual(sent.map(([line]) => line), [
+    "GET http://shop/a?b=c+d&e=1&e=2", "GET http://shop/a?x=1&y=2", "GET http://shop/a", "GET http://shop/a", "POST http://shop/a",
+  ]);
+  const [first, , both, halves, one] = sent.map(([, timeout]) => timeout);
+  assert.deepEqual([first, halves], [0, 0]);
+  assert.ok(both > 10_000 && both <= 13_000, `${both}`);
+  assert.ok(one > 0 && one <= 2_000, `${one}`);
 });
 
 test("a source is parsed without being run", () => {

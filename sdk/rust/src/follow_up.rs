@@ -89,6 +89,16 @@ pub enum PushError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultTooLarge;
 
+/// Why a value is no result.
+#[cfg(feature = "json")]
+#[derive(Debug)]
+pub enum ResultError {
+    /// It cannot be written as JSON.
+    Json(crate::JsonError),
+    /// Its JSON is longer than 64 KiB.
+    TooLarge(ResultTooLarge),
+}
+
 impl FollowUp {
     /// Creates a job for this topic that is due at once and has an empty payload.
     pub fn new(topic: &str) -> Self {
@@ -251,6 +261,19 @@ impl fmt::Display for ResultTooLarge {
 }
 
 impl std::error::Error for ResultTooLarge {}
+
+#[cfg(feature = "json")]
+impl fmt::Display for ResultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "the result cannot be written as JSON: {error}"),
+            Self::TooLarge(error) => error.fmt(f),
+        }
+    }
+}
+
+#[cfg(feature = "json")]
+impl std::error::Error for ResultError {}
 
 #[cfg(test)]
 mod tests {

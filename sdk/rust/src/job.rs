@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::abi::{self, Meta};
 use crate::config::{self, ConfigError};
+#[cfg(feature = "json")]
+use crate::follow_up::ResultError;
 use crate::follow_up::{FollowUp, PushError, ResultTooLarge};
 
 /// One attempt of one job.
@@ -131,6 +133,17 @@ impl Job {
     /// [`ResultTooLarge`] if it is longer than 64 KiB; the previous result then stays.
     pub fn set_result(&self, result: impl AsRef<[u8]>) -> Result<(), ResultTooLarge> {
         if abi::result(result.as_ref()) == 0 { Ok(()) } else { Err(ResultTooLarge) }
+    }
+
+    /// Sets the result to a value as JSON.
+    ///
+    /// # Errors
+    /// [`ResultError`] if the value cannot be written as JSON, or is longer than 64 KiB as JSON;
+    /// the previous result then stays.
+    #[cfg(feature = "json")]
+    pub fn set_result_json(&self, value: &impl serde::Serialize) -> Result<(), ResultError> {
+        let bytes = serde_json::to_vec(value).map_err(ResultError::Json)?;
+        self.set_result(bytes).map_err(ResultError::TooLarge)
     }
 
     /// A configuration value or secret of the topic: strings as they are, other values as JSON

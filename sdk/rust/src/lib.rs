@@ -34,6 +34,8 @@ pub mod testing;
 mod verdict;
 
 pub use config::ConfigError;
+#[cfg(feature = "json")]
+pub use follow_up::ResultError;
 pub use follow_up::{Due, FollowUp, Priority, PushError, ResultTooLarge};
 pub use job::Job;
 #[cfg(feature = "json")]

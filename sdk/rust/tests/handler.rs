@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use duebox_sdk::testing::TestJob;
-use duebox_sdk::{FollowUp, Job, Level, Priority, PushError, ResultTooLarge, Verdict, info, warn};
-use serde::Deserialize;
+use duebox_sdk::{
+    FollowUp, Job, Level, Priority, PushError, ResultError, ResultTooLarge, Verdict, info, warn,
+};
+use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
 struct Order {
@@ -159,4 +161,34 @@ fn the_test_host_refuses_what_the_daemon_refuses() {
         assert_eq!(job.set_result(vec![2; (64 << 10) + 1]), Err(ResultTooLarge));
     });
     assert_eq!((run.follow_ups.len(), run.result.map(|kept| kept[0])), (100, Some(1)));
+}
+
+#[derive(Serialize)]
+struct Receipt<'a> {
+    order: u64,
+    note: &'a str,
+}
+
+/// Writes the same value as a follow-up and as its result.
+fn receipt(job: Job) -> Result<Verdict, Verdict> {
+    let receipt = Receipt { order: 42, note: &job.text()? };
+    job.push(FollowUp::new("mail").json(&receipt)?)?;
+    job.set_result_json(&receipt)?;
+    Ok(Verdict::Ack)
+}
+
+#[test]
+fn values_are_written_as_json() {
+    let run = TestJob::new("\"fine\"").run(receipt);
+    let written = br#"{"order":42,"note":"\"fine\""}"#;
+    assert_eq!(run.verdict, Verdict::Ack);
+    assert_eq!(run.follow_ups[0].payload, written);
+    assert_eq!(run.result.as_deref(), Some(&written[..]));
+
+    let run = TestJob::new("x".repeat(64 << 10)).run(receipt);
+    assert_eq!(run.verdict, Verdict::nack(ResultTooLarge));
+    TestJob::new("").run(|job: Job| {
+        let unwritable = std::collections::BTreeMap::from([((1, 2), 3)]);
+        assert!(matches!(job.set_result_json(&unwritable), Err(ResultError::Json(_))));
+    });
 }

@@ -129,7 +129,50 @@ impl Module {
     /// # Panics
     /// If the file does not exist or the sandbox refuses it.
     pub fn from_file(path: &Path, config: BTreeMap<String, String>) -> Self {
-        Self::load(path, config, Limits::default(), None)
+        Self::from_file_with(path, config, Instances::default())
+    }
+
+    /// Loads the handler in a file with this instance mode.
+    ///
+    /// # Panics
+    /// If the file does not exist or the sandbox refuses it.
+    pub fn from_file_with(
+        path: &Path,
+        config: BTreeMap<String, String>,
+        instances: Instances,
+    ) -> Self {
+        Self::load(path, config, Limits { instances, ..Limits::default() }, None)
+    }
+
+    /// Loads the handler in a file, which may also use these servers and this store.
+    ///
+    /// # Panics
+    /// If the file does not exist or the sandbox refuses it.
+    pub fn from_file_with_services(
+        path: &Path,
+        config: BTreeMap<String, String>,
+        services: &Arc<Services>,
+    ) -> Self {
+        Self::load(path, config, Limits::default(), Some(Arc::clone(services)))
+    }
+
+    /// Loads the handler in a file, if it is accepted.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn try_from_file(path: &Path) -> Result<Self, String> {
+        Self::try_load(path, [].into(), Limits::default(), None)
+    }
+
+    /// Why the handler in a file is refused.
+    ///
+    /// # Panics
+    /// If it is accepted.
+    pub fn refusal(path: &Path) -> String {
+        match Self::try_from_file(path) {
+            Ok(_) => panic!("{} is accepted", path.display()),
+            Err(error) => error,
+        }
     }
 
     fn load(
@@ -138,17 +181,25 @@ impl Module {
         limits: Limits,
         services: Option<Arc<Services>>,
     ) -> Self {
+        let loaded = Self::try_load(path, config, limits, services);
+        loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display()))
+    }
+
+    fn try_load(
+        path: &Path,
+        config: BTreeMap<String, String>,
+        limits: Limits,
+        services: Option<Arc<Services>>,
+    ) -> Result<Self, String> {
         let push = Some(vec!["sms.*".to_owned(), "order.close".to_owned()]);
         let kv = services.is_some();
         let http = Some(services.as_ref().map_or_else(loopback, |services| services.grant()));
         let grants = Grants { config, push, http, kv, ..Grants::default() };
-        let loaded = match Language::of(path) {
-            Some(_) => load_source(path, limits, grants),
-            None => load_module(path, limits, grants),
+        let handler = match Language::of(path) {
+            Some(_) => load_source(path, limits, grants)?,
+            None => load_module(path, limits, grants)?,
         };
-        let handler =
-            loaded.unwrap_or_else(|error| panic!("{} is refused: {error}", path.display()));
-        Self { handler, services }
+        Ok(Self { handler, services })
     }
 
     /// Runs the handler on a job until it ends.

@@ -18,9 +18,6 @@ pub struct Case {
     /// The handler's name without its language, from the file.
     #[serde(skip)]
     pub handler: String,
-    /// The name of the file, without its ending.
-    #[serde(skip)]
-    pub file: String,
     /// What the case shows, as a sentence.
     pub name: String,
     /// The steps, separated by `; `.
@@ -89,10 +86,9 @@ fn echo() -> String {
 }
 
 impl File {
-    fn cases(self, path: &Path) -> impl Iterator<Item = Case> {
+    fn cases(self) -> impl Iterator<Item = Case> {
         let handler = self.handler;
-        let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let named = move |case| Case { handler: handler.clone(), file: file.clone(), ..case };
+        let named = move |case| Case { handler: handler.clone(), ..case };
         self.case.into_iter().map(named)
     }
 }
@@ -213,7 +209,7 @@ pub fn cases() -> Vec<Case> {
         .map(|entry| entry.path())
         .collect();
     paths.sort();
-    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).cases(path)).collect();
+    let cases: Vec<Case> = paths.iter().flat_map(|path| parsed::<File>(path).cases()).collect();
     assert!(!cases.is_empty(), "{} contains no case", folder.display());
     cases
 }

@@ -46,8 +46,9 @@ fn zig_builds_the_project_and_every_header() {
             let source = source.unwrap().path();
             fs::copy(&source, handler.join(source.file_name().unwrap())).unwrap();
         }
-        let headers = ["sdk/c/duebox.h", "sdk/c/duebox_http.h", "sdk/c/duebox_json.h"];
-        for header in headers.iter().chain(&["handlers/conformance.h"]) {
+        let headers = ["duebox.h", "duebox_http.h", "duebox_json.h", "duebox_redirect.h"];
+        let headers = headers.map(|header| format!("sdk/c/{header}"));
+        for header in headers.iter().map(String::as_str).chain(["handlers/conformance.h"]) {
             let header = Path::new(ROOT).join(header);
             let at = if header.ends_with("conformance.h") { dir.path() } else { &handler };
             fs::copy(&header, at.join(header.file_name().unwrap())).unwrap();

@@ -4,12 +4,16 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use duebox_harness::{duebox_binary, eventually, send_signal};
 use tempfile::TempDir;
 
 use super::dev_session::{DevSession, is_verdict};
 use crate::support::terminal::Terminal;
+
+/// What `duebox dev` may add to the time of the compiler on a machine with nothing else to do.
+const BESIDES_COMPILER_MS: f64 = 200.0;
 
 /// A project that `duebox new` wrote.
 struct Project {
@@ -83,7 +87,13 @@ fn a_change_is_built_and_a_mistake_leaves_what_serves() {
     assert!(failed.contains("keeps serving"), "{failed}");
     assert_eq!(fs::read(&module).unwrap(), before);
 
-    // Five changes, each with its time.
+    // Five changes, each with its time. What is not the compiler's is noticing the change, checking the module, taking
+    // it over and one job. A part of it is what a run of `inspect` takes.
+    let began = Instant::now();
+    let inspected =
+        Command::new(duebox_binary()).arg("inspect").arg(&module).arg("--json").output();
+    assert!(inspected.unwrap().status.success());
+    let (inspect, mut rests) = (began.elapsed().as_secs_f64() * 1e3, Vec::new());
     project.change("handler.c", "return duebox_ack()", "return duebox_ack();");
     dev.shows_after(seen, "the same module", |line| line.contains("is the one that serves"));
     let mut known = ", ".to_owned();
@@ -99,9 +109,15 @@ fn a_change_is_built_and_a_mistake_leaves_what_serves() {
             line.contains("first verdict of the new code")
         });
         dev.shows(&format!("change {number}"), |line| line.contains(&format!("Hello {number}, ")));
-        let (all, build) = (ms_before(&line, " ms after"), ms_before(&line, " ms of them"));
-        println!("from the save to the verdict: {all} ms, {} ms besides the build", all - build);
+        let (all, compiler) = (ms_before(&line, " ms after"), ms_before(&line, " ms of them"));
+        assert!(0.0 < compiler && compiler < all, "{line}");
+        rests.push(all - compiler);
     }
+    println!(
+        "besides the compiler from the save to the verdict: {rests:?} ms; inspect: {inspect} ms"
+    );
+    let least = rests.into_iter().fold(f64::INFINITY, f64::min);
+    assert!(least < BESIDES_COMPILER_MS + 10.0 * inspect, "{least} ms, inspect took {inspect} ms");
     assert!(dev.terminate().success());
     eventually("nothing of it runs", || !project.is_running());
 }
@@ -120,10 +136,9 @@ fn a_source_that_is_refused_names_its_line_and_the_other_serves() {
     dev.shows_after(seen, "the change", |line| line.contains("first verdict of the new code"));
     // A test case that is added is pushed next.
     let seen = dev.count();
-    fs::create_dir(project.folder().join("tests")).unwrap();
     let case = "[[case]]\npayload = { name = \"Grace\" }\nexpect = \"ack\"\n";
-    fs::write(project.folder().join("tests/greet.toml"), case).unwrap();
-    dev.shows_after(seen, "the change", |line| line.contains("tests/greet.toml"));
+    fs::write(project.folder().join("tests/added.toml"), case).unwrap();
+    dev.shows_after(seen, "the change", |line| line.contains("tests/added.toml"));
     project.change("handler.ts", "Moin", "Ahoi");
     dev.shows_after(seen, "its job", |line| is_verdict(line, "push") && line.contains("Grace"));
     assert!(dev.terminate().success());
@@ -201,10 +216,13 @@ fn keys_push_samples_on_a_terminal() {
         // Cells that do not change are not written: each of these is a word of its own.
         terminal.press("\r");
         terminal.shows("ack");
-        terminal.press("\t");
-        terminal.shows("true");
+        // The fifth case has no name to greet.
+        for _ in 0..4 {
+            terminal.press("\t");
+        }
+        terminal.shows("without");
         terminal.press("\r");
-        terminal.shows("nack");
+        terminal.shows("drop");
         terminal.press("a");
         terminal.shows("after");
         // Ctrl-C is a key here.

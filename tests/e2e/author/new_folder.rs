@@ -37,7 +37,7 @@ fn an_empty_folder_is_filled_and_a_missing_one_is_made() {
     let made = names(&dir.path().join("a/b/order-close"));
     assert_eq!(
         made,
-        [".gitignore", "README.md", "duebox.toml", "handler.ts", "sdk", "tsconfig.json"]
+        [".gitignore", "README.md", "duebox.toml", "handler.ts", "sdk", "tests", "tsconfig.json"]
     );
 
     let empty = dir.path().join("empty");
@@ -78,6 +78,22 @@ fn a_name_that_no_handler_can_have_is_refused() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("assemblyscript"), "{}", text(&output.stderr));
     assert_eq!(names(dir.path()), [""; 0]);
+}
+
+#[test]
+fn an_sdk_that_is_not_published_is_not_taken_from_a_registry() {
+    let dir = folder();
+    for (language, place) in [("rust", "crates.io"), ("go", "Go module proxy"), ("c", "no package")]
+    {
+        let output = new(dir.path(), &[language, "order-close", "--no-vendor"]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(place) && error.contains("nothing was written"), "{error}");
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+    let output = new(dir.path(), &["rust", "order-close", "--no-vendor", "--vendor"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(dir.path().join("order-close/sdk/Cargo.toml").is_file());
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 
 use duebox_harness::duebox_binary;
 
-const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/modules");
+pub(super) const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/modules");
 
-fn inspect(folder: &Path, args: &[&str]) -> Output {
+pub(super) fn inspect(folder: &Path, args: &[&str]) -> Output {
     Command::new(duebox_binary())
         .arg("inspect")
         .args(args)
@@ -19,12 +19,12 @@ fn inspect(folder: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Compares a text with a file, or writes the file.
-fn is_golden(file: &Path, text: &str) -> bool {
+pub(super) fn is_golden(file: &Path, text: &str) -> bool {
     if std::env::var_os("BLESS").is_some() {
         fs::write(file, text).unwrap();
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duebox_harness::{Daemon, LogLine, eventually};
+use serde_json::Value;
 
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
@@ -208,6 +209,14 @@ fn snoozes_beyond_the_last_are_nacks_for_breaker_log_and_stats_too() {
     let line = daemon.wait_for_line("a verdict", is_verdict);
     assert!(line.has("verdict", "nack") && line.has("class", "nack"), "{}", line.text());
     assert!(line.str("reason").contains("max_snoozes"), "{}", line.text());
+    // `top` reads the same sums.
+    let total = || {
+        let stats: Value =
+            serde_json::from_str(&fixture.duebox(&["stats", TOPIC, "--json"])).unwrap();
+        stats["topics"][0]["handler"]["total"].clone()
+    };
+    eventually("stats count them as failed", || total()["failed"] == FAILURES);
+    assert_eq!(total()["acked"], 0);
     assert!(daemon.terminate().success());
     let sums = daemon.wait_for_line("the sums", |line| line.message() == "done");
     let sums = ["attempts", "failed", "snoozed", "dead"].map(|name| sums.number(name).unwrap());

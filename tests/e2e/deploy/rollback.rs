@@ -8,7 +8,7 @@ use duebox_harness::{Daemon, LogLine, duebox_binary, eventually};
 use serde_json::Value;
 
 use crate::support::fixture::{Fixture, topic, up};
-use crate::support::handler::{Handler, digest};
+use crate::support::handler::{Handler, digest, hostile};
 use crate::support::log::{is_verdict, settled_as, verdicts};
 use crate::support::producer::{push, push_many};
 
@@ -91,6 +91,26 @@ fn a_module_that_fails_far_more_often_is_rolled_back() {
     let better = Handler::logs("better").wasm();
     swap(&fixture, &daemon, &better);
     assert_eq!(ran_on(&fixture, &daemon, "better"), digest(&better));
+}
+
+/// A snooze beyond the last is a failure for the rollback as it is for the queue.
+#[test]
+fn a_module_that_snoozes_too_often_is_rolled_back() {
+    let fixture = Fixture::new();
+    fixture.write("module.wasm", good());
+    let keys = format!(
+        "max_attempts = 1\nmax_snoozes = 0\nbreaker = {{ failures = 0 }}\n\
+         rollback = {{ window = \"1m\", min_jobs = {MIN_JOBS} }}"
+    );
+    fixture.manifest("", &[topic(TOPIC, "module.wasm", &keys)]);
+    let daemon = fixture.start();
+    run_jobs(&fixture, &daemon, 60);
+    let snoozes = wat::parse_str(hostile("snooze_forever")).unwrap();
+    swap(&fixture, &daemon, &snoozes);
+    run_jobs(&fixture, &daemon, MIN_JOBS);
+    let line = daemon.wait_for_line("the rollback", is_rollback);
+    let reported = format!("failed {MIN_JOBS} of {MIN_JOBS} jobs, the previous one 0 of 60");
+    assert!(line.message().contains(&reported), "{}", line.text());
 }
 
 #[test]
@@ -184,7 +204,7 @@ fn an_operator_rolls_back_every_daemon() {
         assert!(serves.starts_with(&digest(&good())) && before.starts_with(&digest(&better)));
     }
     let output = rollback(&fixture, &[TOPIC]);
-    assert!(output.status.success(), "again is no failure");
+    assert!(output.status.success(), "a second time is not an error");
     assert_eq!(String::from_utf8_lossy(&output.stdout).matches("already serves").count(), 2);
 
     push_many(&fixture, TOPIC, 20);

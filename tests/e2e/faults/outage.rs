@@ -147,7 +147,8 @@ fn drains_in_time_without_redis(fails: impl FnOnce(&mut Fixture, &Daemon)) {
     assert_eq!(daemon.terminate().code(), Some(0));
     let took = asked_at.elapsed();
     println!("drain_timeout 5 s without Redis: ended after {took:?}");
-    assert!(took < Duration::from_millis(6_500), "{took:?}");
+    // No second for verdicts is added, as there is with a Redis that answers.
+    assert!(took < Duration::from_millis(5_800), "{took:?}");
 }
 
 /// A restart without persistence and FLUSHALL lose the limits with the jobs. Nothing is leased without them.

@@ -180,7 +180,7 @@ fn topics_with_broken_keys_stop_no_loop_and_no_view() {
     assert!(daemon.terminate().success());
 }
 
-/// Leaves reports of daemons that are no reports.
+/// Leaves reports of daemons that are not reports.
 fn leave_bad_reports(store: &Store) {
     let _: i64 = store.ask(cmd("RPUSH").arg("duebox:runner:list").arg("a"));
     let _: () = store.ask(cmd("SET").arg("duebox:runner:bytes").arg(b"\xff\xfe"));
@@ -219,6 +219,9 @@ fn views_show_every_topic(fixture: &Fixture, at: std::net::SocketAddr) {
     assert!(text.contains("duebox doctor a-late.meta") && text.contains("z-work"), "{text}");
     assert_eq!(get(at, "/v1/topics/a-late.meta").status, 200);
     assert_eq!(get(at, "/v1/schedules").json()["schedules"].as_array().unwrap().len(), 2);
+    let runners = get(at, "/v1/runners");
+    assert_eq!(runners.status, 200, "{}", runners.text());
+    assert_eq!(runners.json()["runners"].as_array().unwrap().len(), 1, "{}", runners.text());
     let metrics = Page::read(get(at, "/metrics").text());
     assert_eq!(metrics.value("duebox_redis_up", &[]), 1.0);
     assert_eq!(metrics.all("duebox_queue_jobs", &[("topic", "z-work")]).count(), 8);

@@ -1,5 +1,5 @@
 //! The page "Your first handler": its manifest is served, and its commands do what it says. The handler is compiled
-//! from the template, as the page does it.
+//! from the template, as the page does it. The handlers that the page shows are those of the templates.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,8 @@ fn the_page_of_the_first_handler_works() {
     assert!(printed.contains("verdict  ack") && printed.contains("Moin, Ada"), "{printed}");
 
     let inspected = run(build, dir.path());
-    assert!(inspected.contains("It needs nothing beyond the default sandbox."), "{inspected}");
+    assert!(inspected.contains(" passed, 0 failed"), "{inspected}");
+    assert!(inspected.contains("[topics.greet.sandbox]"), "{inspected}");
     let manifest = project.join("duebox.toml");
     let text = fs::read_to_string(&manifest).unwrap() + &blocks("toml")[0];
     fs::write(&manifest, text).unwrap();
@@ -63,4 +64,34 @@ fn the_page_of_the_first_handler_works() {
     daemon.wait_for_line("greeted", |line| line.message() == "Moin, Ada! (attempt 1 of 8)");
     duebox_harness::eventually("the other one is dead", || is_settled("bad"));
     assert!(daemon.terminate().success());
+}
+
+/// The handlers of the page, by the language of their block, and the template each one is from.
+const SHOWN: [(&str, &str); 5] = [
+    ("rust", "sdk/rust/template/src/lib.rs"),
+    ("python", "sdk/python/template/handler.py"),
+    ("go", "sdk/go/template/main.go"),
+    ("typescript", "sdk/assemblyscript/template/assembly/index.ts"),
+    ("c", "sdk/c/template/handler.c"),
+];
+
+#[test]
+fn the_handlers_of_the_page_are_those_of_the_templates() {
+    for (language, template) in SHOWN {
+        let blocks = blocks(language);
+        let [shown] = &blocks[..] else { panic!("{language}: {blocks:#?}") };
+        let handler = fs::read_to_string(Path::new(ROOT).join(template)).unwrap();
+        assert!(handler.contains(shown.trim_end()), "{template} does not have:\n{shown}");
+    }
+}
+
+#[test]
+fn the_projects_of_the_page_are_built_and_tested() {
+    let dir = tempfile::Builder::new().prefix("duebox-greet-").tempdir().unwrap();
+    let projects = blocks("sh project");
+    assert_eq!(projects.len(), 4, "{projects:#?}");
+    for project in &projects {
+        let printed = run(project, dir.path());
+        assert!(printed.contains(" passed, 0 failed"), "{project}{printed}");
+    }
 }

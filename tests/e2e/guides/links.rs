@@ -135,7 +135,7 @@ fn each_row_of_the_threat_model_names_tests_that_exist() {
     assert!(rows.len() > 20, "{rows:#?}");
     let unproven: Vec<String> = rows.iter().flat_map(|row| unproven(row, &files)).collect();
     assert!(unproven.is_empty(), "{unproven:#?}");
-    assert!(!self::unproven("| a | `links::collect` |", &files).is_empty(), "it is no test");
+    assert!(!self::unproven("| a | `links::collect` |", &files).is_empty(), "it is not a test");
     assert!(!self::unproven("| a | it holds |", &files).is_empty());
     assert!(!self::unproven("| a | fuzz target `none` |", &files).is_empty());
 }
@@ -149,6 +149,21 @@ fn every_test_that_the_page_about_tests_names_exists() {
         text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
     assert!(named.len() > 40, "{named:?}");
     find_all(&files, &named);
+}
+
+#[test]
+fn each_finding_of_the_page_about_faults_names_tests_that_exist() {
+    let mut files = Vec::new();
+    collect(Path::new(ROOT), ".rs", &mut files);
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/internals/faults.md")).unwrap();
+    let (findings, _) = text.split_once("## Bulk instructions").unwrap();
+    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| finding |");
+    let rows: Vec<&str> = findings.lines().filter(is_row).collect();
+    let is_there = |number: u32| rows.iter().any(|row| row.starts_with(&format!("| {number}. ")));
+    let missing: Vec<u32> = (1..=29).filter(|number| !is_there(*number)).collect();
+    assert!(missing.is_empty(), "the findings {missing:?} are missing");
+    let unproven: Vec<String> = rows.iter().flat_map(|row| unproven(row, &files)).collect();
+    assert!(unproven.is_empty(), "{unproven:#?}");
 }
 
 /// Fails unless each of these tests exists, by the name of its file and its own.
@@ -175,4 +190,40 @@ fn every_path_that_the_map_of_the_code_names_exists() {
     assert!(paths.len() > 40, "{} paths were found", paths.len());
     let missing: Vec<&&str> = paths.iter().filter(|path| !root.join(path).exists()).collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md names files that do not exist: {missing:?}");
+}
+
+/// Where the pages are for someone who has only the binary.
+const SITE: &str = "https://github.com/duebox/duebox/blob/main/";
+
+/// The lines of a source that are part of the binary.
+fn shipped_lines(source: &Path) -> Vec<String> {
+    let text = fs::read_to_string(source).unwrap();
+    let shipped = text.split("#[cfg(test)]").next().unwrap();
+    let lines = shipped.lines().map(str::trim_start);
+    lines.filter(|line| !line.starts_with("//")).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_the_binary_says_names_pages_by_their_address() {
+    let mut sources = Vec::new();
+    for folder in ["src", "job/src", "queue/src", "sandbox/src"] {
+        collect(&Path::new(ROOT).join("runner").join(folder), ".rs", &mut sources);
+    }
+    // A test from its first line on.
+    sources.retain(|source| !source.ends_with("cli/reference.rs"));
+    let (mut named, mut faults) = (0, Vec::new());
+    for source in &sources {
+        for line in shipped_lines(source) {
+            for (at, _) in line.match_indices("docs/") {
+                let page = line[at..].split(|c: char| !(c.is_alphanumeric() || "/-_.".contains(c)));
+                let page = page.into_iter().next().unwrap().trim_end_matches('.');
+                named += 1;
+                if !(line[..at].ends_with(SITE) && Path::new(ROOT).join(page).is_file()) {
+                    faults.push(format!("{}: {line}", source.display()));
+                }
+            }
+        }
+    }
+    assert!(named > 10, "only {named} pages are named");
+    assert!(faults.is_empty(), "{faults:#?}");
 }

@@ -61,7 +61,14 @@ fn each_attempt_of_a_dead_job_is_in_its_timeline_where_events_are_on() {
     let runner = json(&fixture, &["stats"])["runners"][0]["runner"].clone();
     assert_eq!(end["runner"], runner, "{end}");
     assert_eq!(job["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
-    assert_eq!(get(at, "/v1/topics/work/jobs/ill").json()["timeline"], job["timeline"]);
+    // The daemon also remembers why the first attempt failed.
+    let served = get(at, "/v1/topics/work/jobs/ill").json();
+    assert_eq!(events(&served), events(&job));
+    assert_eq!(served["timeline"][2]["reason"], end["reason"]);
+    assert_eq!(
+        (&served["timeline"][0]["reason"], &job["timeline"][0]["reason"]),
+        (&"by its payload".into(), &Value::Null)
+    );
     let text = fixture.duebox(&["get", "work", "ill"]);
     assert!(text.contains("  dead, attempt 2") && text.contains("nack: by its payload"), "{text}");
 }
@@ -113,8 +120,31 @@ fn stats_count_attempts_and_their_check_says_what_is_wrong() {
         (code, &wrong["ok"], &wrong["problems"][0]["topic"]),
         (Some(1), &false.into(), &"work".into())
     );
+    // The share of failed attempts is that of the last ten minutes; daemons publish it every ten seconds.
+    let share = "work: 3 of 5 attempts failed in the last ten minutes, 60 %, more than 59 %\n";
+    eventually("the share is too large", || check(&["--max-failed", "59"]).1 == share);
+    assert_eq!(check(&["--max-failed", "60"]).0, Some(0));
     // A limit without the check is a mistake.
     assert_eq!(run(&fixture, &["stats", "--max-dead", "0"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_topic_without_a_module_and_a_refused_module_are_always_wrong() {
+    let fixture = Fixture::new();
+    fixture.write("good.wat", Handler::logs("closed").wat());
+    fixture.manifest("", &[topic("good", "good.wat", "")]);
+    let _daemon = fixture.start();
+    // A manifest with a topic that no daemon has.
+    let both = [topic("good", "good.wat", ""), topic("bad", "good.wat", "")];
+    fixture.manifest_named("both.toml", "", &both);
+    let words = ["stats", "--check", "--manifest", "both.toml"];
+    let check = || String::from_utf8(run(&fixture, &words).stdout).unwrap();
+    eventually("the topic without a module is named", || {
+        check().contains("bad: no daemon serves it") && !check().contains("good: ")
+    });
+    fixture.write("good.wat", "(module)");
+    eventually("the refused module is named", || check().contains("good: handler"));
+    assert!(!check().contains("good: no daemon"), "the module before it serves: {}", check());
 }
 
 #[test]
@@ -171,18 +201,25 @@ fn one_id_is_on_all_lines_of_a_request_and_of_a_reload() {
     assert_eq!(lines.iter().filter(|line| line.message() == "pushed by HTTP").count(), 2);
     assert!(lines.iter().any(|line| line.message() == "answered"), "{lines:?}");
 
-    // One reload: the manifest and both modules.
+    // One reload has several lines: here what a changed key needs, and that the manifest is reloaded.
     fixture.write("one.wat", Handler::logs("two").wat());
-    fixture.write("two.wat", Handler::logs("two").wat());
-    fixture.manifest("log = \"debug\"\ndrain_timeout = \"5s\"", &both);
-    daemon.wait_for_line("the manifest", |line| line.message() == "the manifest is reloaded");
-    let line = daemon.wait_for_line("a module", |line| {
-        !line.str("reload_id").is_empty() && line.has("topic", "one")
+    fixture.manifest("log = \"debug\"\nmax_jobs = 7", &both);
+    let manifest =
+        daemon.wait_for_line("the manifest", |line| line.message() == "the manifest is reloaded");
+    let id = manifest.str("reload_id");
+    assert_eq!(id.len(), 8, "{manifest:?}");
+    let restart = daemon.wait_for_line("the key", |line| line.has("key", "runner.max_jobs"));
+    assert_eq!(restart.str("reload_id"), id, "{restart:?}");
+    let module = daemon.wait_for_line("a module", |line| {
+        line.message().starts_with("a new module") && line.has("topic", "one")
     });
-    let of_reload = |other: &LogLine| other.has("reload_id", line.str("reload_id"));
-    assert!(daemon.count(of_reload) >= 1, "{line:?}");
-    let manifest = daemon.wait_for_line("", |line| line.message() == "the manifest is reloaded");
-    assert_eq!(manifest.str("reload_id").len(), 8, "{manifest:?}");
+    assert_eq!(module.str("reload_id").len(), 8, "{module:?}");
+    // Another reload has another id.
+    fixture.manifest("log = \"debug\"\nmax_jobs = 8", &both);
+    let is_next = |line: &LogLine| {
+        line.message() == "the manifest is reloaded" && line.str("reload_id") != id
+    };
+    daemon.wait_for_line("the next reload", is_next);
 }
 
 #[test]

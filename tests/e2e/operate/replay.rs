@@ -1,5 +1,7 @@
 //! Record and replay: what the last attempt of a dead job read is kept, and gives the same end again.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use duebox_harness::{duebox_binary, eventually};
@@ -51,69 +53,105 @@ fn scripts(family: &str, origin: &str) -> Vec<String> {
                 "send GET http://127.0.0.1:1/; nack unreachable".to_owned(),
             ]
         }
+        "std" => own(&["read /none; get http://127.0.0.1:1/; fail", "fail"]),
         _ => vec![String::new()],
     }
 }
 
-/// Each handler of the repository that can fail, with its family.
-const HANDLERS: [(&str, &str); 13] = [
+/// Each handler of the repository that can fail, with its family. Those named noop do nothing but ack.
+const HANDLERS: [(&str, &str); 26] = [
     ("echo-rust", "echo"),
     ("echo-go", "echo"),
     ("echo-as", "echo"),
+    ("echo-c", "echo"),
+    ("echo-js", "echo"),
+    ("echo-py", "echo"),
     ("relay-rust", "relay"),
     ("relay-go", "relay"),
     ("relay-as", "relay"),
+    ("relay-c", "relay"),
+    ("relay-js", "relay"),
+    ("relay-py", "relay"),
     ("reach-rust", "reach"),
     ("reach-go", "reach"),
     ("reach-as", "reach"),
+    ("reach-c", "reach"),
+    ("reach-js", "reach"),
+    ("reach-py", "reach"),
     ("order-close", "shop"),
     ("shop-activation", "shop"),
     ("payment-poll", "shop"),
     ("webhook", "webhook"),
+    ("witness", "webhook"),
+    ("std-go", "std"),
+    ("json-js", "json"),
+    ("json-py", "json"),
 ];
-/// A job that the shop does not know.
-fn payload(handler: &str) -> &'static str {
+
+/// The file of a handler: its source if it is served as source, or else its module.
+fn file_of(handler: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../handlers").join(handler);
+    let source = match handler.rsplit('-').next() {
+        Some("js") => "index.ts",
+        Some("py") => "main.py",
+        _ => return built(handler),
+    };
+    folder.join(source).canonicalize().unwrap().display().to_string()
+}
+
+/// A job that the shop does not know; with another number another job.
+fn payload(handler: &str, number: usize) -> String {
     match handler {
-        "shop-activation" => {
-            r#"{"shop":{"id":"s-7","name":"Bramble","locale":"de","status":"open","goods":0,"opened_at":"2026-01-14T09:00:00Z","owner":{"name":"Ada","email":"ada@bramble.example"}}}"#
-        }
-        "payment-poll" => r#"{"payment":{"id":"none"}}"#,
-        _ => r#"{"order":42}"#,
+        "shop-activation" => format!(
+            r#"{{"shop":{{"id":"s-{number}","name":"Bramble","locale":"de","status":"open","goods":0,"opened_at":"2026-01-14T09:00:00Z","owner":{{"name":"Ada","email":"ada@bramble.example"}}}}}}"#
+        ),
+        "payment-poll" => format!(r#"{{"payment":{{"id":"none-{number}"}}}}"#),
+        "json-js" | "json-py" => format!(r#"{{"id":{}}}"#, 1_000 + number),
+        _ => format!(r#"{{"order":{}}}"#, 1_000 + number),
     }
 }
 
-/// Failures of each handler: 1,001 in all.
-const EACH: usize = 77;
+/// Failures of each handler: 1,040 in all.
+const EACH: usize = 40;
+
+/// The topics of all handlers, with what they may use.
+fn topics(origin: &str) -> [String; HANDLERS.len()] {
+    let grants = format!(
+        "sandbox.http = [\"{origin}\", \"http://127.0.0.1:1\"]\nsandbox.http_private = [\"127.0.0.1\"]\n\
+         sandbox.config = {{ shop = \"SHOP\", url = \"{origin}/nothing\", region = \"eu\" }}\n"
+    );
+    HANDLERS.map(|(name, _)| {
+        // This one sends a message to any shop that exists.
+        let found = if name == "shop-activation" { "/nothing" } else { "" };
+        let grants = grants.replace("SHOP", &format!("{origin}{found}"));
+        topic(name, &file_of(name), &format!("{RECORDED}{grants}"))
+    })
+}
+
+/// Pushes jobs that fail, each with a payload of its own.
+fn push_failures(fixture: &Fixture, origin: &str) {
+    for (name, family) in HANDLERS {
+        let scripts = scripts(family, origin);
+        for (number, script) in scripts.iter().enumerate() {
+            let jobs = (EACH - number).div_ceil(scripts.len());
+            let line = |job| payload(name, number * EACH + job) + "\n";
+            let file = fixture.write("jobs.ndjson", (0..jobs).map(line).collect::<String>());
+            let (file, header) = (format!("@{}", file.display()), format!("script={script}"));
+            let id = format!("s{number}");
+            fixture.duebox(&["push", name, &file, "--lines", "--id", &id, "--header", &header]);
+        }
+    }
+}
 
 #[test]
 fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     let fixture = Fixture::new();
     let shop = OpenShop::open();
     let origin = shop.shop.origin();
-    let grants = format!(
-        "sandbox.http = [\"{origin}\", \"http://127.0.0.1:1\"]\nsandbox.http_private = [\"127.0.0.1\"]\n\
-         sandbox.config = {{ shop = \"SHOP\", url = \"{origin}/nothing\", region = \"eu\" }}\n"
-    );
-    let topics = HANDLERS.map(|(name, _)| {
-        // This one sends a message to any shop that exists.
-        let found = if name == "shop-activation" { "/nothing" } else { "" };
-        let grants = grants.replace("SHOP", &format!("{origin}{found}"));
-        topic(name, &built(name), &format!("{RECORDED}{grants}"))
-    });
-    fixture.manifest("", &topics);
+    fixture.manifest("", &topics(&origin));
     let _daemon = fixture.start();
-    for (name, family) in HANDLERS {
-        let scripts = scripts(family, &origin);
-        for (number, script) in scripts.iter().enumerate() {
-            let jobs = (EACH - number).div_ceil(scripts.len());
-            let file = fixture.write("jobs.ndjson", format!("{}\n", payload(name)).repeat(jobs));
-            let (file, header) = (format!("@{}", file.display()), format!("script={script}"));
-            let id = format!("s{number}");
-            fixture.duebox(&["push", name, &file, "--lines", "--id", &id, "--header", &header]);
-        }
-    }
+    push_failures(&fixture, &origin);
     let store = fixture.store();
-    let mut replayed = 0;
     for (name, _) in HANDLERS {
         eventually(name, || {
             let recorded: usize = store.ask(cmd("HLEN").arg(key(name, "recordings")));
@@ -122,6 +160,7 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     }
     // Nothing that a replay could ask is there any more.
     drop(shop);
+    let (mut replayed, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for (name, _) in HANDLERS {
         let output = duebox(&fixture, &["replay", name, "--last", "1000", "--json"]);
         let lines = json(&output);
@@ -130,12 +169,15 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
             assert_eq!(report["same"], true, "{name}: {report:#}");
             assert!(report["recorded"]["fuel"].as_u64() > Some(0), "{name}: {report:#}");
             assert_eq!(report["recorded"], report["now"]);
+            kinds.insert((name, report["recorded"].to_string()));
+            let id = report["id"].as_str().unwrap();
+            assert!(replayed.insert((name, id.to_owned())), "{name}: {report:#}");
         }
         assert_eq!(summary["same"], EACH, "{name}: {summary}");
         assert!(output.status.success());
-        replayed += reports.len();
     }
-    assert_eq!(replayed, 1_001);
+    assert_eq!(replayed.len(), 1_040);
+    println!("{} failures with {} different ends", replayed.len(), kinds.len());
 }
 
 /// Reads a value of its store, the clock and a secret; nacks unless the value is `open`.

@@ -269,7 +269,7 @@ fn a_thousand_topics_take_one_request_and_only_visible_rows_are_drawn() {
     let browser = opened(at, "");
     let rows = "document.querySelectorAll('#topics tbody tr').length";
     browser.wait("all are listed", &format!("{rows} === 1001"));
-    // Idle topics are no wall.
+    // Idle topics are folded.
     browser.reads("#fold", "Show 1,001 idle topics");
     let visible = "document.querySelectorAll('#topics tbody tr:not([hidden])').length";
     assert_eq!(browser.run(&format!("return {visible}")), 0);

@@ -128,6 +128,7 @@ fn charts_are_read_with_keys_and_zoomed_with_the_pointer() {
     browser.press(ESCAPE);
     browser.is_gone("#plot-throughput .tip");
     assert_eq!(browser.run("return location.hash"), "#/topics/invoice.send");
+    read_heat_map(&browser);
     // A drag zooms, and so it is undone.
     browser.drag("#plot-throughput svg", 0.7, 0.9);
     browser.wait("it is zoomed", "!document.querySelector('#reset-zoom').hidden");
@@ -141,6 +142,39 @@ fn charts_are_read_with_keys_and_zoomed_with_the_pointer() {
     let share = "[...document.querySelectorAll('.mix i')].every((part) => part.className === 's-done' || part.offsetWidth < 200)";
     browser.wait("done jobs have most of the bar", share);
     is_sound(&browser);
+}
+
+/// A heat map has cells, an axis with units, and values that the keys choose.
+fn read_heat_map(browser: &Browser) {
+    let cells =
+        "[...document.querySelectorAll('#plot-ran .cell')].some((path) => path.getAttribute('d'))";
+    browser.wait("cells are drawn", cells);
+    let units = "[...document.querySelectorAll('#plot-ran text')].filter((text) => /ms|µs| s/.test(text.textContent)).length > 2";
+    browser.wait("the axis has units", units);
+    let label = browser.run("return document.querySelector('#plot-ran svg').ariaLabel");
+    let label = label.as_str().unwrap();
+    assert!(label.contains("6 attempts; most in"), "{label}");
+    browser.run("document.querySelector('#plot-ran svg').focus()");
+    browser.press("\u{e010}");
+    browser.reads("#plot-ran .tip", "p99");
+    for _ in 0..40 {
+        if browser.run("return document.querySelector('#plot-ran .in-row') !== null") == true {
+            break;
+        }
+        browser.press("\u{e012}");
+    }
+    browser.reads("#plot-ran .tip", "attempt");
+    let row = || {
+        let text = browser.run("return document.querySelector('#plot-ran .in-row')?.textContent");
+        text.as_str().unwrap_or_default().to_owned()
+    };
+    let first = row();
+    assert!(first.contains('%'), "{first:?}");
+    browser.press("\u{e013}");
+    browser.press("\u{e013}");
+    assert_ne!(row(), first);
+    browser.press(ESCAPE);
+    browser.is_gone("#plot-ran .tip");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use duebox_harness::eventually;
 use serde_json::{Value, json};
@@ -16,6 +16,44 @@ use super::in_browser::{is_sound, keep_all, opened};
 use crate::support::client::{address, get, post};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
+
+/// One walk, from the moment in which the page is opened. An operator has two minutes; the test prints how long its own
+/// clicks took.
+struct Walk(&'static str, Instant);
+
+impl Walk {
+    fn begin(name: &'static str) -> Self {
+        Self(name, Instant::now())
+    }
+
+    fn end(self) {
+        let took = self.1.elapsed();
+        println!("walk {}: {:.1} s", self.0, took.as_secs_f64());
+        assert!(took < Duration::from_secs(120), "{}: {took:?}", self.0);
+    }
+}
+
+/// Unix ms by this machine's clock, which the daemon and the browser have too.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
+}
+
+/// The moment that the page names in an element: the exact time of a relative one.
+fn moment(browser: &Browser, selector: &str) -> u64 {
+    let script = format!("return document.querySelector({})?.atMs ?? 0", json!(selector));
+    browser.run(&script).as_f64().unwrap() as u64
+}
+
+/// Checks that the page says since when it has been wrong: after `began`, in steps of some seconds.
+#[track_caller]
+fn since(browser: &Browser, selector: &str, began: u64) {
+    let shown = moment(browser, selector);
+    assert!(shown + 6_000 > began && shown <= now_ms(), "{shown} is not after {began}");
+}
+
+/// The time in the column *Since* of the first cause.
+const SINCE: &str = "#causes tbody tr [data-label=Since] time";
 
 /// Pushes jobs `1` to `jobs` with a header `customer`.
 fn push(at: SocketAddr, topic: &str, jobs: usize, customer: impl Fn(usize) -> &'static str) {
@@ -67,11 +105,14 @@ fn a_handler_that_fails_for_one_customer_is_found_by_the_header_of_its_last_job(
     fixture.manifest("", &[topic("invoice.send", "send.ts", "max_attempts = 1"), quiet]);
     let daemon = fixture.start();
     let at = address(&daemon);
+    let began = now_ms();
     push(at, "invoice.send", 40, |n| if n % 8 == 0 { "acme" } else { "bolt" });
     dead(at, "invoice.send", 5);
     // The page is opened after it happened.
+    let walk = Walk::begin("one customer");
     let browser = opened(at, "");
     cause(&browser, &["invoice.send", "nack", "no address for customer acme"]);
+    since(&browser, SINCE, began);
     browser.reads("#topics [data-topic='invoice.send'] .failed", "5 · 13 %");
     browser.reads("#fold", "12 idle topics");
     keep_all(&browser, "walk-customer-topics");
@@ -87,6 +128,7 @@ fn a_handler_that_fails_for_one_customer_is_found_by_the_header_of_its_last_job(
     browser.click(".back");
     browser.wait("the fix serves", "document.querySelectorAll('#history li.good').length === 2");
     requeue_all(&browser);
+    walk.end();
     is_sound(&browser);
 }
 
@@ -138,10 +180,13 @@ fn a_slow_api_is_seen_as_run_time_and_timeouts_and_held_back_until_it_recovers()
     fixture.manifest("", &[topic("payment.capture", "capture.ts", &keys)]);
     let daemon = fixture.start();
     let at = address(&daemon);
+    let began = now_ms();
     push(at, "payment.capture", 6, |_| "acme");
     dead(at, "payment.capture", 6);
+    let walk = Walk::begin("slow API");
     let browser = opened(at, "");
     cause(&browser, &["payment.capture", "timeout"]);
+    since(&browser, SINCE, began);
     browser.reads("#topics [data-topic='payment.capture'] .failed", "6 · 100 %");
     browser.click("a[href='#/topics/payment.capture']");
     browser.reads("#plot-failures .legend", "timeout");
@@ -157,6 +202,7 @@ fn a_slow_api_is_seen_as_run_time_and_timeouts_and_held_back_until_it_recovers()
     browser.click("#resume");
     requeue_all(&browser);
     browser.reads("#attempts", "done");
+    walk.end();
     is_sound(&browser);
 }
 
@@ -172,14 +218,27 @@ fn a_stuck_redis_is_named_and_the_charts_show_since_when() {
     browser.reads("#redis-facts", "Memory of data");
     browser.reads("#redis-commands", "evalsha");
     keep_all(&browser, "redis");
+    drop(browser);
+    let began = now_ms();
     fixture.redis.pause();
+    // The daemon has noticed it when somebody opens the page.
+    eventually("an outage is recorded", || {
+        let trips = get(at, "/v1/history?span=1m").json()["redis_ms"].clone();
+        trips.as_array().into_iter().flatten().any(|ms| ms.as_f64() >= Some(1_000.0))
+    });
+    let walk = Walk::begin("stuck Redis");
+    let browser = opened(at, "");
     browser.reads("#banner", "Redis");
     browser.reads("#live", "Redis is away");
+    browser.click("#views a[href='#/redis']");
+    browser.reads("#redis-outage", "has not answered since");
+    since(&browser, "#redis-outage time", began);
     let long = "/at most ([1-9]\\d*\\.?\\d* s|\\d+m)/.test(document.querySelector('#plot-redis svg').ariaLabel)";
     browser.wait("the round trip is seconds long", long);
-    browser.keep("walk-stuck-redis-desk-light");
+    keep_all(&browser, "walk-stuck-redis");
     fixture.redis.resume();
     browser.is_gone("#banner");
+    browser.reads("#redis-outage", "did not answer from");
     // The past stays visible.
     browser.wait("it is still shown", long);
     browser.keep("walk-stuck-redis-after-desk-light");
@@ -189,6 +248,7 @@ fn a_stuck_redis_is_named_and_the_charts_show_since_when() {
         "jobs run again",
         "/acked: now/.test(document.querySelector('#plot-throughput svg').ariaLabel)",
     );
+    walk.end();
 }
 
 #[test]
@@ -210,10 +270,13 @@ fn a_bad_deploy_is_told_by_its_module_and_rolled_back() {
     fixture.write("close.wat", Handler::logs("broken").nacks().wat());
     eventually("the bad module serves", || digest() != good);
     let bad = digest();
+    let began = now_ms();
     push(at, "order.close", 6, |_| "acme");
     dead(at, "order.close", 6);
+    let walk = Walk::begin("bad deploy");
     let browser = opened(at, "");
     cause(&browser, &["order.close", "nack", &bad[..12]]);
+    since(&browser, SINCE, began);
     browser.reads("#topics [data-topic='order.close'] .failed", "6");
     browser.click("#trouble");
     browser.reads("#shown", "1 of 2");
@@ -228,5 +291,6 @@ fn a_bad_deploy_is_told_by_its_module_and_rolled_back() {
     browser.reads("#handler tbody tr .badge", "rolled back");
     requeue_all(&browser);
     browser.reads("#attempts", "done");
+    walk.end();
     is_sound(&browser);
 }

@@ -112,7 +112,7 @@ fn discarded_jobs_leave_no_dead_job() {
     assert_eq!(store.stage(TOPIC, "dead"), BTreeSet::new());
     for id in ["nacks", "bad-options"] {
         let is_said = |line: &LogLine| settled_as(line, "discarded") && line.has("job_id", id);
-        eventually("a discarded failure is no success", || daemon.count(is_said) == 1);
+        eventually("a discarded failure is not a success", || daemon.count(is_said) == 1);
     }
     let left = store.keys(TOPIC);
     assert!(left.iter().all(|key| key == "meta"), "{left:?}");

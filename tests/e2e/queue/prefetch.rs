@@ -1,8 +1,10 @@
 //! Jobs that were leased ahead but have not started still obey commands. Quick jobs come before slow ones, so the
-//! daemon expects the slow ones to be quick. Pause, cancel, priority and ttl apply to all but the running job.
+//! daemon expects the slow ones to be quick. Pause, cancel, replace, priority and ttl apply to all but the running job.
 //! Another daemon gets its share, and a runner that dies has crashed only the running job.
 
 use std::collections::BTreeSet;
+
+use std::time::{Duration, Instant};
 
 use duebox_harness::{Daemon, eventually};
 
@@ -130,6 +132,116 @@ fn two_daemons_share_a_topic_of_slow_jobs() {
     eventually("all are done", || count_settled(&[&first, &second], "done") == JOBS);
     let shares = [&first, &second].map(|daemon| daemon.count(|line| settled_as(line, "done")));
     assert!(shares[0].abs_diff(shares[1]) <= JOBS / 10, "{shares:?}");
+}
+
+#[test]
+fn jobs_that_have_not_started_can_be_replaced() {
+    const SLOW_JOBS: usize = 120;
+    let fixture = fixture("");
+    push_mixed(&fixture, SLOW_JOBS, "{}");
+    let daemon = after_some_slow_ones(&fixture);
+    // The command takes as long as some jobs.
+    let next = slow_started(&daemon) + 30;
+    let ids: Vec<String> = (next..next + 10).map(|n| format!("b-slow-{n:03}")).collect();
+    let lines: Vec<String> =
+        ids.iter().map(|id| format!(r#"{{"id":"{id}","payload":"lx"}}"#)).collect();
+    fixture.write("new.ndjson", lines.join("\n"));
+    fixture.duebox(&["push", TOPIC, "--jobs", "new.ndjson", "--if-exists", "replace"]);
+    let store = fixture.store();
+    eventually("all have ended", || store.live_count(TOPIC) == 0);
+    let ran = handler_lines(&daemon);
+    for id in &ids {
+        let texts: Vec<&str> =
+            ran.iter().filter(|line| line.id == *id).map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["lx"], "{id} ran as it was before");
+    }
+}
+
+/// Pushes jobs of which each tenth is slow.
+fn push_a_tenth_slow(fixture: &Fixture, count: usize) {
+    let job = |n: usize| {
+        let (start, payload) = if n % 10 == 9 { ("b-slow", SLOW) } else { ("a-quick", "l") };
+        puppet_job(&format!("{start}-{n:04}"), payload, "{}")
+    };
+    push_jobs(fixture, TOPIC, &(0..count).map(job).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_pause_and_a_high_priority_hold_for_a_mix_with_a_tenth_of_slow_jobs() {
+    let fixture = fixture("");
+    push_a_tenth_slow(&fixture, 1_500);
+    let daemon = after_some_slow_ones(&fixture);
+    push_jobs(&fixture, TOPIC, &[puppet_job("urgent", "l", r#"{"priority":"high"}"#)]);
+    let before = slow_started(&daemon);
+    eventually("it runs", || handler_lines(&daemon).iter().any(|line| line.id == "urgent"));
+    let lines = handler_lines(&daemon);
+    let at = lines.iter().position(|line| line.id == "urgent").unwrap();
+    let passed = lines[..at].iter().filter(|line| line.id.starts_with("b-slow")).count();
+    assert!(passed <= before + MEANWHILE, "{} slow jobs came before it", passed - before);
+
+    fixture.duebox(&["pause", TOPIC]);
+    let (store, started) = (fixture.store(), slow_started(&daemon));
+    eventually("nothing is leased", || store.stage(TOPIC, "unack").is_empty());
+    let meanwhile = slow_started(&daemon) - started;
+    assert!(meanwhile <= MEANWHILE, "{meanwhile} slow jobs started in a pause");
+    assert!(store.live_count(TOPIC) > 500, "the jobs were over before the pause");
+    assert!(store.attempts(TOPIC).is_empty(), "nothing is spent");
+}
+
+#[test]
+fn two_daemons_share_a_mix_with_a_tenth_of_slow_jobs() {
+    const JOBS: usize = 2_000;
+    let fixture = fixture("");
+    fixture.duebox(&["pause", TOPIC]);
+    push_a_tenth_slow(&fixture, JOBS);
+    let daemons = [fixture.start(), fixture.start()];
+    fixture.duebox(&["resume", TOPIC]);
+    eventually("all are done", || count_settled(&daemons.each_ref(), "done") == JOBS);
+    let shares = daemons.each_ref().map(slow_started);
+    // The time of the quick jobs does not count next to that of the slow ones.
+    assert!(shares[0].abs_diff(shares[1]) <= JOBS / 10 / 10, "slow jobs: {shares:?}");
+}
+
+#[test]
+fn two_daemons_need_half_the_time_for_jobs_of_100_ms() {
+    const JOBS: usize = 200;
+    // 20 ms for each z.
+    const DURATION: Duration = Duration::from_millis(100);
+    let fixture = fixture("");
+    fixture.duebox(&["pause", TOPIC]);
+    let mut all = jobs("a-quick", 40, "l", "{}");
+    all.extend(jobs("b-slow", JOBS, "lzzzzz", "{}"));
+    push_jobs(&fixture, TOPIC, &all);
+    let daemons = [fixture.start(), fixture.start()];
+    fixture.duebox(&["resume", TOPIC]);
+    let began = Instant::now();
+    eventually("all are done", || count_settled(&daemons.each_ref(), "done") == JOBS + 40);
+    let took = began.elapsed();
+    let shares = daemons.each_ref().map(slow_started);
+    println!("{JOBS} jobs of 100 ms over two daemons: {took:?}, {shares:?}");
+    assert!(shares[0].abs_diff(shares[1]) <= JOBS / 10, "{shares:?}");
+    let one_after_the_other = DURATION * JOBS as u32;
+    assert!(took < one_after_the_other * 3 / 4, "{took:?}");
+}
+
+/// Redis counts each leased job as running. One that waits for a place in its daemon goes back, so that it takes
+/// none from another daemon.
+#[test]
+fn jobs_that_have_not_started_leave_max_running_to_another_daemon() {
+    const JOBS: usize = 60;
+    let fixture = Fixture::new();
+    fixture.write("puppet.wat", PUPPET);
+    let keys = "concurrency = 50\nmax_running = 2";
+    fixture.manifest("lease = \"2s\"\nmax_jobs = 1", &[topic(TOPIC, "puppet.wat", keys)]);
+    fixture.duebox(&["pause", TOPIC]);
+    push_jobs(&fixture, TOPIC, &jobs("b-slow", JOBS, "lzzzzz", "{}"));
+    let daemons = [fixture.start(), fixture.start()];
+    fixture.duebox(&["resume", TOPIC]);
+    eventually("all are done", || count_settled(&daemons.each_ref(), "done") == JOBS);
+    let shares = daemons.each_ref().map(slow_started);
+    assert!(shares.iter().all(|share| *share >= JOBS / 4), "{shares:?}");
+    let store = fixture.store();
+    assert!(store.attempts(TOPIC).is_empty(), "nothing is spent");
 }
 
 #[test]

@@ -86,7 +86,7 @@ const SHORT: [&str; 6] = [
 const ROUND: usize = 100;
 /// The first rounds fill the slots of the pool, which keep some MiB each. After so many, memory no longer grows.
 const ROUNDS_MAX: usize = 16;
-/// The growth in a round that is no leak, in KiB: less than one for each job.
+/// The growth in a round that is not a leak, in KiB: less than one for each job.
 const GROWTH_MAX: u64 = 512;
 
 #[test]

@@ -14,7 +14,7 @@ use crate::support::producer::{push, push_payload};
 
 /// A fixture. The first one has the engine compiled, which takes 15 s of processor time: otherwise each of the
 /// daemons that start at the same time would compile it.
-fn fixture() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     static COMPILED: Once = Once::new();
     COMPILED.call_once(|| {
         let fixture = Fixture::new();
@@ -369,7 +369,8 @@ fn without_its_engine_a_handler_is_refused_with_the_place_and_the_remedy() {
     let (code, text) = check(&fixture);
     assert_eq!(code, Some(2), "{text}");
     let place = Path::new("nowhere").join("python.wasm").display().to_string();
-    for part in ["the Python engine is missing", &place, "runner.languages"] {
+    let remedies = ["-python`", "-all-in-one`", "wheel", "npm package", "runner.languages"];
+    for part in ["the Python engine is missing", &place].into_iter().chain(remedies) {
         assert!(text.contains(part), "{part:?} is missing in: {text}");
     }
 }

@@ -102,7 +102,7 @@ impl Page {
                 fault("it has no prefix");
             }
             if !help.ends_with('.') || help.len() < 10 {
-                fault("its help is no sentence");
+                fault("its help is not a sentence");
             }
             if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
                 fault("its name is not in snake case");
@@ -118,7 +118,7 @@ impl Page {
             }
             let base = name.trim_end_matches("_total");
             if WRONG_UNITS.iter().any(|unit| base.ends_with(unit)) {
-                fault("its unit is no base unit");
+                fault("its unit is not a base unit");
             }
         }
         faults.extend(self.samples.iter().filter_map(|sample| self.fault_of(sample)));

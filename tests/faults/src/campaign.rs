@@ -3,10 +3,12 @@
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
+use procfs::Current as _;
 use tokio::runtime::Handle;
 
 use crate::rows::{ROWS, Row};
@@ -25,7 +27,7 @@ pub(crate) struct FaultsArgs {
     /// Seed of the faults and of the load; a random one without it
     #[arg(long)]
     seed: Option<u64>,
-    /// Page whose table is replaced after a whole run
+    /// Page whose table gets the rows that ran; those of the short form are not written
     #[arg(long, default_value = "tests/faults/README.md")]
     page: PathBuf,
     /// The handler that reports its runs
@@ -59,12 +61,24 @@ pub(crate) fn run(args: &FaultsArgs, runtime: &Handle) -> anyhow::Result<bool> {
         lines.len()
     );
     say(&summary)?;
-    if args.only.is_empty() && !args.short {
-        let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        write(&args.page, &format!("{date}, {cores} cores: {summary}."), &lines)?;
+    if !args.short {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        write(&args.page, &run_mark(seed), &lines, &names)?;
     }
     Ok(passed == lines.len())
+}
+
+/// When and of what this run is: the date, the commit, the load of the machine and the seed.
+fn run_mark(seed: u64) -> String {
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let mut git = Command::new("git");
+    let commit = git.args(["describe", "--always", "--dirty", "--exclude", "*"]).output();
+    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let commit = commit.ok().filter(|commit| !commit.is_empty());
+    let commit = commit.unwrap_or_else(|| "unknown commit".to_owned());
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let load = procfs::LoadAverage::current().map_or(0.0, |load| load.five);
+    format!("{date}, {commit}, {cores} cores at a load of {load:.0}, seed {seed}")
 }
 
 fn chosen(args: &FaultsArgs) -> anyhow::Result<Vec<&'static Row>> {

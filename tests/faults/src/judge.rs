@@ -4,13 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::ledger::{Answer, Books, Name, Run};
-use crate::plan::{
-    CHILDREN, PULLED, Plan, TICK_MS, TICKS, Verdict as RunVerdict, child_of, key_of,
-};
+use crate::plan::{PULLED, Plan, TICK_MS, TICKS, Verdict as RunVerdict, key_of};
 use crate::queue_state::QueueState;
+
+mod pushes;
+#[cfg(test)]
+mod tests;
 
 /// How long before a break a verdict may still be under way to Redis.
 const UNDER_WAY: Duration = Duration::from_millis(500);
+/// How far a daemon may grow. Of 21 rows none grew by more than 8 MiB.
+const GROWTH_MAX_MIB: u64 = 16;
+/// The part of the confirmed pushes, in percent, that must lie outside the times of loss: only those can be found
+/// lost.
+const JUDGED_MIN: usize = 50;
 /// Problems of one kind that are named.
 const NAMED_MAX: usize = 4;
 
@@ -34,7 +41,7 @@ impl Default for Policy {
         let resume_max = Duration::from_secs(1);
         Self {
             resume_max,
-            growth_max_mib: 64,
+            growth_max_mib: GROWTH_MAX_MIB,
             keeps_counts: true,
             keeps_ticks: true,
             breaks_runs: false,
@@ -59,7 +66,8 @@ impl Policy {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) confirmed: usize,
-    pub(crate) unknown: usize,
+    /// Without an answer, and found when a daemon was asked later; they count as confirmed.
+    pub(crate) found: usize,
     pub(crate) ended: usize,
     pub(crate) lost: usize,
     /// Lost together with the data that Redis lost.
@@ -119,52 +127,6 @@ fn ended(books: &Books) -> HashSet<&Name> {
 }
 
 impl<'b> Judge<'b> {
-    /// Every confirmed push and every follow-up of a job that was done must end.
-    fn pushes(&self, verdict: &mut Verdict) {
-        let (mut lost, mut stuck, mut ghosts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut check = |name: &Name, at: Instant, verdict: &mut Verdict| {
-            if self.ended.contains(name) || self.state.dead.contains_key(name) {
-                verdict.ended += 1;
-            } else if self.state.live.contains(name) {
-                stuck.push(name.clone());
-            } else if self.lost_data(at) {
-                verdict.lost_with_data += 1;
-            } else {
-                lost.push(name.clone());
-            }
-        };
-        for (name, push) in &self.books.pushes {
-            match push.answer {
-                Answer::Ok => {
-                    verdict.confirmed += 1;
-                    check(name, push.answered, verdict);
-                }
-                Answer::Unknown => verdict.unknown += 1,
-                Answer::Failed if self.ended.contains(name) => ghosts.push(name.clone()),
-                Answer::Failed => {}
-            }
-        }
-        for (parent, at) in self.parents() {
-            check(&Name::new(CHILDREN, &child_of(&parent.id)), at, verdict);
-        }
-        verdict.lost = lost.len();
-        name_some("lost", &lost, verdict);
-        name_some("still in Redis", &stuck, verdict);
-        name_some("pushed although the push was refused", &ghosts, verdict);
-    }
-
-    /// Jobs with a follow-up that ended, and when.
-    fn parents(&self) -> HashMap<&Name, Instant> {
-        let runs = self.books.runs.iter().filter(|run| run.name.plan() == Plan::Follow);
-        let acked = runs.filter(|run| run.verdict == RunVerdict::Ack);
-        acked.filter_map(|run| Some((&run.name, run.answered?))).collect()
-    }
-
-    /// Whether Redis may have lost what it was told at this time.
-    fn lost_data(&self, at: Instant) -> bool {
-        self.books.losses.iter().any(|(from, to)| (*from..=*to).contains(&at))
-    }
-
     /// A run may follow a whole one of the same attempt only if a lease was broken in between.
     fn repeats(&self, verdict: &mut Verdict) {
         let mut whole: HashMap<(&Name, u32), Vec<&Run>> = HashMap::new();
@@ -296,17 +258,30 @@ impl<'b> Judge<'b> {
     fn resumption(&self, verdict: &mut Verdict) {
         let runs = &self.books.runs;
         let next = |at: Instant| runs.iter().map(|run| run.began).filter(|began| *began > at).min();
-        let after_ends = self.books.ends.iter().filter_map(|end| Some(next(*end)? - *end));
-        let dead = self.books.breaks.iter().filter(|broken| broken.to.is_none());
-        let after_deaths = dead.flat_map(|broken| {
+        let (mut waits, mut nothing) = (Vec::new(), 0);
+        for end in &self.books.ends {
+            match next(*end) {
+                Some(began) => waits.push(began - *end),
+                None => nothing += 1,
+            }
+        }
+        if nothing > 0 {
+            verdict.problems.push(format!("nothing ran after {nothing} faults"));
+        }
+        let mut never = Vec::new();
+        for broken in self.books.breaks.iter().filter(|broken| broken.to.is_none()) {
             let held = runs.iter().filter(|run| run.by == broken.by && run.answered.is_none());
-            held.filter_map(|run| {
-                let same = runs.iter().filter(|other| other.name == run.name);
-                let again = same.map(|run| run.began).filter(|began| *began > broken.from).min();
-                Some(again? - broken.from)
-            })
-        });
-        verdict.resumed = after_ends.chain(after_deaths).max();
+            for run in held {
+                let later = runs.iter().filter(|other| other.name == run.name);
+                match later.map(|run| run.began).filter(|began| *began > run.began).min() {
+                    Some(again) => waits.push(again.saturating_duration_since(broken.from)),
+                    None if self.books.losses.is_empty() => never.push(run.name.clone()),
+                    None => {}
+                }
+            }
+        }
+        name_some("never ran again after the death of their runner", &never, verdict);
+        verdict.resumed = waits.into_iter().max();
         if let Some(resumed) = verdict.resumed.filter(|resumed| *resumed > self.policy.resume_max) {
             let max = self.policy.resume_max;
             verdict.problems.push(format!("work went on after {resumed:.1?}, {max:.1?} at most"));
@@ -321,67 +296,4 @@ fn name_some(what: &str, names: &[Name], verdict: &mut Verdict) {
     let some = names.iter().take(NAMED_MAX).map(|name| format!("{}/{}", name.topic, name.id));
     let some = some.collect::<Vec<_>>().join(", ");
     verdict.problems.push(format!("{} {what}: {some}", names.len()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::Ledger;
-
-    fn judged(ledger: &Ledger, state: &QueueState) -> Verdict {
-        judge(&ledger.books(), state, &Policy::default(), (0, 0))
-    }
-
-    fn pushed(ledger: &Ledger, id: &str) -> Name {
-        let name = Name::new("work", id);
-        ledger.pushed(name.clone(), Answer::Ok, Instant::now());
-        name
-    }
-
-    #[test]
-    fn a_confirmed_push_without_an_end_is_lost() {
-        let ledger = Ledger::default();
-        pushed(&ledger, "ack.1");
-        let name = pushed(&ledger, "ack.2");
-        ledger.answers(ledger.begins(name, 1, "r0-1", Some(1)));
-        let verdict = judged(&ledger, &QueueState::default());
-        assert_eq!((verdict.confirmed, verdict.ended, verdict.lost), (2, 1, 1));
-    }
-
-    #[test]
-    fn a_lost_follow_up_is_lost() {
-        let ledger = Ledger::default();
-        let name = pushed(&ledger, "follow.1");
-        ledger.answers(ledger.begins(name, 1, "r0-1", Some(1)));
-        assert_eq!(judged(&ledger, &QueueState::default()).lost, 1);
-    }
-
-    #[test]
-    fn a_second_run_is_a_repeat_only_after_a_break() {
-        let ledger = Ledger::default();
-        let name = pushed(&ledger, "ack.1");
-        ledger.answers(ledger.begins(name.clone(), 1, "r0-1", Some(1)));
-        ledger.answers(ledger.begins(name, 1, "r1-1", Some(2)));
-        assert_eq!(judged(&ledger, &QueueState::default()).duplicates, 1);
-        ledger.broke("r0-1", Instant::now(), None);
-        let verdict = judged(&ledger, &QueueState::default());
-        assert_eq!((verdict.duplicates, verdict.repeats), (0, 1));
-    }
-
-    #[test]
-    fn attempts_deaths_counts_and_keys_are_judged() {
-        let ledger = Ledger::default();
-        let name = pushed(&ledger, "nack1.1");
-        for (attempt, count) in [(1, 1), (2, 2), (3, 2)] {
-            ledger.answers(ledger.begins(name.clone(), attempt, "r0-1", Some(count)));
-        }
-        ledger.begins(Name::new("keyed", "key1.1"), 1, "r0-1", Some(1));
-        ledger.begins(Name::new("keyed", "key1.2"), 1, "r0-1", Some(4));
-        let mut state = QueueState::default();
-        state.dead.insert(Name::new("work", "ack.9"), "crashed".to_owned());
-        let problems = judged(&ledger, &state).problems.join("; ");
-        for wrong in ["spent an attempt", "against its plan", "were lost", "without a run", "key"] {
-            assert!(problems.contains(wrong), "{wrong}: {problems}");
-        }
-    }
 }

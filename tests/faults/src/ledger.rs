@@ -32,6 +32,17 @@ pub(crate) struct Push {
     pub(crate) answer: Answer,
     pub(crate) sent: Instant,
     pub(crate) answered: Instant,
+    /// Of one without an answer: whether a daemon found the job when it was asked, and when it said so.
+    pub(crate) found: Option<(bool, Instant)>,
+}
+
+/// A time in which Redis lost data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loss {
+    pub(crate) from: Instant,
+    /// When the fault happened that lost it.
+    pub(crate) at: Instant,
+    pub(crate) to: Instant,
 }
 
 /// One run of a job.
@@ -72,7 +83,7 @@ pub(crate) struct Books {
     /// When a fault was over and work could go on.
     pub(crate) ends: Vec<Instant>,
     /// Times in which Redis lost data: pushes and verdicts in them may be gone.
-    pub(crate) losses: Vec<(Instant, Instant)>,
+    pub(crate) losses: Vec<Loss>,
     /// Jobs of one key that ran at the same time.
     pub(crate) overlaps: BTreeSet<(Name, Name)>,
 }
@@ -98,7 +109,16 @@ impl Ledger {
 
     /// Records a push that was answered now.
     pub(crate) fn pushed(&self, name: Name, answer: Answer, sent: Instant) {
-        self.books().pushes.insert(name, Push { answer, sent, answered: Instant::now() });
+        let answered = Instant::now();
+        self.books().pushes.insert(name, Push { answer, sent, answered, found: None });
+    }
+
+    /// Records whether a daemon has found the job of a push without an answer. A job that it has not found may have
+    /// run until now.
+    pub(crate) fn found(&self, name: &Name, is_found: bool) {
+        if let Some(push) = self.books().pushes.get_mut(name) {
+            push.found = Some((is_found, Instant::now()));
+        }
     }
 
     /// Records that a run begins, and returns its number.
@@ -164,9 +184,10 @@ impl Ledger {
         self.broke("", from, Some(to));
     }
 
-    /// Records that Redis lost what it was told meanwhile.
-    pub(crate) fn data_lost(&self, from: Instant, to: Instant) {
-        self.books().losses.push((from, to));
+    /// Records that a fault at `at` lost what Redis was told from `from` to now.
+    pub(crate) fn data_lost(&self, from: Instant, at: Instant) {
+        let to = Instant::now();
+        self.books().losses.push(Loss { from, at, to });
         self.leases_lapsed(from, to);
     }
 

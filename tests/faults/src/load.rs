@@ -10,8 +10,10 @@ use parking_lot::RwLock;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinHandle;
 
+use crate::asker::Asker;
 use crate::ledger::{Answer, Ledger, Name};
 use crate::plan::{KEYED, PULLED, Plan, WORK};
 
@@ -26,6 +28,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// The HTTP addresses of the daemons that run.
 pub(crate) type Addresses = Arc<RwLock<Vec<SocketAddr>>>;
+
+/// The address of one of the daemons.
+pub(crate) fn any(addresses: &Addresses) -> Option<SocketAddr> {
+    fastrand::choice(addresses.read().iter().copied())
+}
 
 /// What producers and consumers share.
 #[derive(Clone)]
@@ -44,6 +51,8 @@ pub(crate) struct Load {
     runtime: Handle,
     producers: Vec<JoinHandle<()>>,
     consumers: Vec<JoinHandle<()>>,
+    /// Asks for the fate of pushes without an answer.
+    asker: Option<JoinHandle<()>>,
 }
 
 impl Load {
@@ -62,23 +71,32 @@ impl Load {
             are_producers_over: Arc::default(),
             are_consumers_over: Arc::default(),
         };
+        let (unknown, asked) = mpsc::unbounded_channel();
         let producers = (0..PRODUCERS).map(|number| {
-            let (shared, rng) = (shared.clone(), rng.fork());
-            runtime.spawn(async move { shared.produce(number, rng).await })
+            let (shared, rng, unknown) = (shared.clone(), rng.fork(), unknown.clone());
+            runtime.spawn(async move { shared.produce(number, rng, &unknown).await })
         });
         let producers = producers.collect();
+        // The producers hold the others: with the last one the asker ends.
+        drop(unknown);
         let consumers = (0..CONSUMERS).map(|number| {
             let shared = shared.clone();
             runtime.spawn(async move { shared.consume(number).await })
         });
         let consumers = consumers.collect();
-        Ok(Self { shared, runtime: runtime.clone(), producers, consumers })
+        let asker = Asker {
+            ledger: Arc::clone(ledger),
+            addresses: Arc::clone(addresses),
+            client: shared.client.clone(),
+        };
+        let asker = Some(runtime.spawn(asker.run(asked)));
+        Ok(Self { shared, runtime: runtime.clone(), producers, consumers, asker })
     }
 
-    /// Ends the producers; each has recorded its last push.
+    /// Ends the producers; each has recorded its last push, and what became of it.
     pub(crate) fn end_producers(&mut self) {
         self.shared.are_producers_over.store(true, Ordering::Relaxed);
-        for task in self.producers.drain(..) {
+        for task in self.producers.drain(..).chain(self.asker.take()) {
             drop(self.runtime.block_on(task));
         }
     }
@@ -93,20 +111,16 @@ impl Load {
 }
 
 impl Shared {
-    fn address(&self) -> Option<SocketAddr> {
-        fastrand::choice(self.addresses.read().iter().copied())
-    }
-
-    async fn produce(&self, number: usize, mut rng: Rng) {
+    async fn produce(&self, number: usize, mut rng: Rng, unknown: &UnboundedSender<Name>) {
         for job in 0_u64.. {
             if self.are_producers_over.load(Ordering::Relaxed) {
                 return;
             }
-            match rng.u32(..100) {
+            let (name, answer) = match rng.u32(..100) {
                 0..15 => {
                     let key = format!("key{}", number as u32 * KEYS + rng.u32(..KEYS));
                     let name = Name::new(KEYED, &format!("{key}.{number}-{job}"));
-                    self.push(name, json!({ "key": key })).await;
+                    self.push(name, json!({ "key": key })).await
                 }
                 15..25 => {
                     self.push(Name::new(PULLED, &format!("ack.{number}-{job}")), json!({})).await
@@ -114,26 +128,31 @@ impl Shared {
                 25..30 => self.push_plain(Name::new(WORK, &format!("ack.{number}-{job}"))).await,
                 _ => {
                     let id = format!("{}.{number}-{job}", Plan::draw(&mut rng));
-                    self.push(Name::new(WORK, &id), json!({})).await;
+                    self.push(Name::new(WORK, &id), json!({})).await
                 }
+            };
+            if answer == Answer::Unknown {
+                // The asker ends after the producers.
+                drop(unknown.send(name));
             }
             tokio::time::sleep(Duration::from_millis(rng.u64(4..16))).await;
         }
     }
 
     /// Pushes over HTTP.
-    async fn push(&self, name: Name, options: Value) {
-        let Some(address) = self.address() else { return };
+    async fn push(&self, name: Name, options: Value) -> (Name, Answer) {
+        let Some(address) = any(&self.addresses) else { return (name, Answer::Failed) };
         let url = format!("http://{address}/v1/topics/{}/jobs", name.topic);
         let body = json!({ "id": name.id, "payload": "{}", "options": options });
         let sent = Instant::now();
         let answer = self.client.post(url).header("content-type", "application/json");
         let answer = meaning(answer.body(body.to_string()).send().await);
-        self.ledger.pushed(name, answer, sent);
+        self.ledger.pushed(name.clone(), answer, sent);
+        (name, answer)
     }
 
     /// Pushes as a plain producer does.
-    async fn push_plain(&self, name: Name) {
+    async fn push_plain(&self, name: Name) -> (Name, Answer) {
         let sent = Instant::now();
         let (client, key) =
             (self.redis.clone(), |part| format!("duebox:{{{}}}:{part}", name.topic));
@@ -153,12 +172,13 @@ impl Shared {
             }
         };
         let answer = tokio::time::timeout(ANSWER_MAX, push).await.unwrap_or(Answer::Unknown);
-        self.ledger.pushed(name, answer, sent);
+        self.ledger.pushed(name.clone(), answer, sent);
+        (name, answer)
     }
 
     async fn consume(&self, number: usize) {
         while !self.are_consumers_over.load(Ordering::Relaxed) {
-            let pulled = match self.address() {
+            let pulled = match any(&self.addresses) {
                 Some(address) => self.pull(address, number).await.unwrap_or_default(),
                 None => Vec::new(),
             };
@@ -187,7 +207,7 @@ impl Shared {
         let run = self.ledger.begins(Name::new(PULLED, id), attempt as u32, "consumer", None);
         tokio::time::sleep(Duration::from_millis(2)).await;
         for _ in 0..5 {
-            let Some(address) = self.address() else { break };
+            let Some(address) = any(&self.addresses) else { break };
             let url = format!("http://{address}/v1/topics/{PULLED}/jobs/{id}/ack");
             let body = json!({ "token": job["token"] }).to_string();
             let ack = self.client.post(url).header("content-type", "application/json").body(body);

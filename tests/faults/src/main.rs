@@ -1,6 +1,7 @@
 //! `./dev faults`: real daemons, a real Redis and real faults, judged by a ledger outside Redis. `./dev soak`:
 //! millions of jobs through one daemon. `README.md` describes both.
 
+mod asker;
 mod campaign;
 mod cgroup;
 mod fleet;

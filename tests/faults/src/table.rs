@@ -55,12 +55,15 @@ impl Line {
         }
     }
 
-    fn markdown(&self) -> String {
+    /// A row of the table; `run` says when and of what it ran.
+    fn markdown(&self, run: &str) -> String {
         let (name, what) = (self.name, self.what);
         match &self.outcome {
-            Outcome::Skipped(why) => format!("| `{name}` | {what} | skipped: {why} | | | | | | |"),
+            Outcome::Skipped(why) => {
+                format!("| `{name}` | {what} | skipped: {why} | | | | | | | {run} |")
+            }
             Outcome::Broken(why) => {
-                format!("| `{name}` | {what} | **broken**: {why} | | | | | | |")
+                format!("| `{name}` | {what} | **broken**: {why} | | | | | | | {run} |")
             }
             Outcome::Judged(verdict) => {
                 let mut word = match verdict.problems.join("; ") {
@@ -70,7 +73,8 @@ impl Line {
                 for note in &verdict.notes {
                     word += &format!("; {note}");
                 }
-                format!("| `{name}` | {what} | {word} | {} |", values(verdict).join(" | "))
+                let values = values(verdict).join(" | ");
+                format!("| `{name}` | {what} | {word} | {values} | {run} |")
             }
         }
     }
@@ -86,7 +90,7 @@ fn values(verdict: &Verdict) -> [String; 6] {
     let resumed = verdict.resumed.map(|time| format!("{} ms", time.as_millis()));
     let (before, after) = verdict.memory_kib;
     [
-        format!("{} ({} unknown)", verdict.confirmed, verdict.unknown),
+        format!("{} ({} found later)", verdict.confirmed, verdict.found),
         lost,
         format!("{} (+{} after a broken lease)", verdict.duplicates, verdict.repeats),
         dead.collect::<Vec<_>>().join(", "),
@@ -103,18 +107,26 @@ fn cells(verdict: &Verdict) -> Vec<String> {
     cells
 }
 
-/// Writes the table between the marks of the page.
-pub(crate) fn write(page: &Path, heading: &str, lines: &[Line]) -> anyhow::Result<()> {
+/// Writes the rows that ran between the marks of the page. The other rows stay as their last run wrote them.
+/// `names` are all rows in their order.
+pub(crate) fn write(page: &Path, run: &str, lines: &[Line], names: &[&str]) -> anyhow::Result<()> {
     let old =
         std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
     let (Some(begin), Some(end)) = (old.find(BEGIN), old.find(END)) else {
         anyhow::bail!("{} has no marks for the table: {BEGIN} and {END}", page.display());
     };
-    let mut text = format!("{}{BEGIN}\n{heading}\n\n", &old[..begin]);
-    text += "| row | faults | verdict | confirmed pushes | lost | duplicates | dead | work went on after | memory |\n";
-    text += "|---|---|---|---|---|---|---|---|---|\n";
-    for line in lines {
-        writeln!(text, "{}", line.markdown())?;
+    let written: Vec<&str> = old[begin..end].lines().collect();
+    let mut text = format!("{}{BEGIN}\n", &old[..begin]);
+    text += "| row | faults | verdict | confirmed pushes | lost | duplicates | dead | work went on after | memory | run |\n";
+    text += "|---|---|---|---|---|---|---|---|---|---|\n";
+    for name in names {
+        let start = format!("| `{name}` |");
+        let kept = written.iter().find(|row| row.starts_with(&start));
+        match (lines.iter().find(|line| line.name == *name), kept) {
+            (Some(line), _) => writeln!(text, "{}", line.markdown(run))?,
+            (None, Some(row)) => writeln!(text, "{row}")?,
+            (None, None) => {}
+        }
     }
     text += &old[end..];
     std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))
@@ -124,16 +136,25 @@ pub(crate) fn write(page: &Path, heading: &str, lines: &[Line]) -> anyhow::Resul
 mod tests {
     use super::*;
 
+    fn skipped(name: &'static str, why: &str) -> Line {
+        let outcome = Outcome::Skipped(why.to_owned());
+        Line { name, what: "full", took: Duration::ZERO, outcome }
+    }
+
     #[test]
-    fn the_table_replaces_the_old_one() {
+    fn rows_that_ran_replace_the_old_ones_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let page = dir.path().join("README.md");
-        std::fs::write(&page, format!("before\n{BEGIN}\nold\n{END}\nafter\n")).unwrap();
-        let outcome = Outcome::Skipped("needs root".to_owned());
-        let line = Line { name: "disk", what: "full", took: Duration::ZERO, outcome };
-        write(&page, "Seed 7.", &[line]).unwrap();
+        let rows = "| `disk` | full | pass | then |\n| `gone` | full | pass | then |\n| `kept` | all | pass | then |";
+        std::fs::write(&page, format!("before\n{BEGIN}\n{rows}\n{END}\nafter\n")).unwrap();
+        let lines = [skipped("disk", "needs root"), skipped("new", "needs cc")];
+        write(&page, "today", &lines, &["new", "disk", "kept", "never"]).unwrap();
         let text = std::fs::read_to_string(&page).unwrap();
         assert!(text.starts_with("before\n") && text.ends_with("after\n"), "{text}");
-        assert!(text.contains("skipped: needs root") && !text.contains("old"), "{text}");
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows.len(), 3, "{text}");
+        assert!(rows[0].contains("needs cc") && rows[0].ends_with("| today |"), "{text}");
+        assert!(rows[1].contains("needs root") && rows[1].ends_with("| today |"), "{text}");
+        assert_eq!(rows[2], "| `kept` | all | pass | then |");
     }
 }

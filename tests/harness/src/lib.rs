@@ -30,4 +30,4 @@ pub use redis_server::RedisServer;
 pub use sentinel_group::SentinelGroup;
 pub use signal::send_signal;
 pub use test_redis::TestRedis;
-pub use topology::{Topology, is_left_out};
+pub use topology::{Topology, is_left_out, leave_out};

@@ -27,20 +27,29 @@ impl Topology {
     }
 }
 
-/// Whether this run leaves out the calling test, which applies to one server only. The reason is added, with the
-/// test's name, to the file that `DUEBOX_TEST_LEFT_OUT` names, from which `./dev test` prints and counts them.
+/// Whether this run leaves out the calling test, which applies to one server only.
+///
+/// # Panics
+/// If the reason cannot be written.
+pub fn is_left_out(why: &str) -> bool {
+    let is_cluster = Topology::of_run() == Topology::Cluster;
+    if is_cluster {
+        leave_out(why);
+    }
+    is_cluster
+}
+
+/// Says that the calling test did nothing here, and why. The reason is added, with the test's name, to the file that
+/// `DUEBOX_TEST_LEFT_OUT` names, from which `./dev test` prints and counts them.
 ///
 /// # Panics
 /// If that file cannot be written.
-pub fn is_left_out(why: &str) -> bool {
-    if Topology::of_run() == Topology::Single {
-        return false;
-    }
+pub fn leave_out(why: &str) {
     let thread = std::thread::current();
     let line = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
     #[expect(clippy::print_stdout, reason = "a test says that it did nothing")]
     {
-        print!("left out on a cluster: {line}");
+        print!("left out: {line}");
     }
     if let Some(path) = std::env::var_os("DUEBOX_TEST_LEFT_OUT") {
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -48,7 +57,6 @@ pub fn is_left_out(why: &str) -> bool {
             panic!("cannot write {}: {error}", path.display());
         }
     }
-    true
 }
 
 /// Ends a test that applies to one server only, with the reason, if the tests run on a cluster.

@@ -54,7 +54,7 @@ impl Queue {
         all_done(script::run_idempotent(&self.connection, vec![forget, unlist]).await?)
     }
 
-    /// The statuses of live runners, by their names; the latest 1,000 of them. What is no text is left out
+    /// The statuses of live runners, by their names; the latest 1,000 of them. What is not text is left out
     /// and counted.
     ///
     /// # Errors

@@ -288,14 +288,14 @@ impl<F: FnMut(Finding)> ShardExamination<'_, F> {
 fn check_outbox(field: &[u8], value: &bytes::Bytes) -> Result<(), String> {
     let token = field.split(|byte| *byte == b':').next().unwrap_or_default();
     if token.is_empty() || !token.iter().all(u8::is_ascii_digit) || token.len() == field.len() {
-        return Err("its name is no token and id".to_owned());
+        return Err("its name is not a token and id".to_owned());
     }
     let space = value.iter().position(|byte| *byte == b' ');
     let Some((acked, from)) = space.map(|at| (&value[..at], at + 1)) else {
         return Err("it has no time".to_owned());
     };
     if acked.is_empty() || !acked.iter().all(u8::is_ascii_digit) {
-        return Err("its time is no unix time".to_owned());
+        return Err("its time is not a unix time".to_owned());
     }
     FollowUp::decode(&value.slice(from..)).map(drop).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Whether the servers can keep the durability of the settings.
+//! Checks that the servers support the configured durability.
 
 use std::time::Duration;
 

@@ -126,8 +126,9 @@ impl Queue {
     }
 
     /// How soon each shard has work for a runner; none if nothing is known to come. A shard whose keys Redis
-    /// refuses has an error of its own. One pipeline asks whether anything waits or is leased, which costs one
-    /// command for each shard; a second one looks at those where it does.
+    /// refuses has an error of its own. On a single server one command asks whether any of them holds a job: an
+    /// idle daemon asks no more. Otherwise one pipeline asks each shard whether anything waits or is leased, and a
+    /// second one looks at those where it does.
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
@@ -135,14 +136,18 @@ impl Queue {
         &self,
         shards: &[Shard],
     ) -> Result<Vec<Result<Option<Duration>, QueueError>>, QueueError> {
-        let holds_jobs = |shard: &Shard| {
-            let (keys, mut call) = (self.keys.of(shard), redis::cmd("EXISTS"));
-            for name in ["pending", "ready", "unack", "retry"] {
-                call.arg(keys.key(name));
+        if shards.len() > 1 && !self.connection.is_cluster() {
+            let any =
+                script::run_idempotent(&self.connection, vec![self.hold_jobs(shards)]).await?;
+            // An error, as for a key that the user may not read, is told for each shard.
+            if let [Ok(found)] = &any[..]
+                && count(found) == Ok(0)
+            {
+                return Ok(shards.iter().map(|_| Ok(None)).collect());
             }
-            call
-        };
-        let asked = shards.iter().map(holds_jobs).collect();
+        }
+        let asked =
+            shards.iter().map(|shard| self.hold_jobs(std::slice::from_ref(shard))).collect();
         let counts = script::run_idempotent(&self.connection, asked).await?;
         let counts: Vec<_> =
             counts.into_iter().map(|reply| reply.and_then(|reply| count(&reply))).collect();
@@ -158,6 +163,17 @@ impl Queue {
             }
         };
         for_each_topic(counts.into_iter().map(read))
+    }
+
+    /// Asks how many keys with jobs that wait or are leased some shards have.
+    fn hold_jobs(&self, shards: &[Shard]) -> Cmd {
+        let mut call = redis::cmd("EXISTS");
+        for keys in shards.iter().map(|shard| self.keys.of(shard)) {
+            for name in ["pending", "ready", "unack", "retry"] {
+                call.arg(keys.key(name));
+            }
+        }
+        call
     }
 
     /// Jobs of each topic by state, over all its shards, in one pipeline; in two if the number of

@@ -55,6 +55,14 @@ impl JobState {
         }
     }
 
+    /// The word for people: that of JSON and of the keys, except that a leased job is `running`.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Self::Unack => "running",
+            other => other.word(),
+        }
+    }
+
     /// True if the job runs or will run.
     pub fn is_live(self) -> bool {
         !matches!(self, Self::Dead | Self::Done | Self::Held)

@@ -1,6 +1,7 @@
 //! Pushes jobs.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use duebox_job::{JobId, Options, Shard, TopicName};
 use redis::{Cmd, Value};
 use serde::{Deserialize, Serialize};
 
+use super::combine::may_share;
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::topic::shards::spread_by;
@@ -22,7 +24,7 @@ use crate::wire::script::{self, PUSH, Replies};
 /// Batches in one pipeline: bounds what is in flight however many jobs are pushed.
 const PIPELINE_BATCHES: usize = 16;
 /// Payload bytes in one batch, unless a single job has more.
-const BATCH_BYTES: usize = 1 << 20;
+pub(super) const BATCH_BYTES: usize = 1 << 20;
 
 /// One job to push.
 #[derive(Debug, Clone)]
@@ -68,7 +70,7 @@ pub enum Due {
 }
 
 /// What a push does if its id is live already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
     /// Refuse the push: `exists`.
@@ -171,10 +173,39 @@ struct Batch {
     bytes: usize,
 }
 
+/// What one script call did.
+pub(super) struct Stored {
+    /// One for each job.
+    words: Vec<Pushed>,
+    /// What the call lacks of the copies that were waited for.
+    missing: Option<String>,
+}
+
+impl Stored {
+    /// The same for some of the jobs.
+    pub(super) fn part(&self, jobs: Range<usize>) -> Self {
+        let words = self.words.get(jobs).unwrap_or_default().to_vec();
+        Self { words, missing: self.missing.clone() }
+    }
+
+    /// The words, if what they say has its copies.
+    fn confirmed(self) -> Result<Vec<Pushed>, QueueError> {
+        match self.missing {
+            Some(missing) if self.words.iter().any(|word| word.is_there()) => {
+                Err(QueueError::Unconfirmed(missing))
+            }
+            _ => Ok(self.words),
+        }
+    }
+}
+
+/// The replies to some script calls, each a word for each job, and what they lack of copies.
+type PushReplies = (Vec<Result<Vec<Pushed>, QueueError>>, Option<String>);
+
 impl Queue {
     /// Pushes jobs and reports what became of each, in their order. Every [`BATCH_MAX`] of them
     /// (fewer where payloads are large) are one atomic transition in each shard of the topic; batches
-    /// share pipelines.
+    /// share pipelines. Small pushes to one shard share calls, so the jobs of a few callers may be one transition.
     ///
     /// A push whose reply is lost with the connection is repeated, and is answered as the first time, even
     /// if its jobs are done by then.
@@ -193,43 +224,92 @@ impl Queue {
         let spread = jobs.iter().map(|job| (spread_by(&job.id, &job.options), &job.id));
         let shard_of_each = self.shard_of_each(topic, spread.collect()).await?;
         let batches = batches(jobs, shard_of_each);
+        if let [one] = &batches[..]
+            && may_share(jobs.len(), one.bytes)
+        {
+            return self.push_together(&one.shard, jobs, if_exists).await?.confirmed();
+        }
         let mut words = vec![None; jobs.len()];
         let mut missing = None;
         for some in batches.chunks(PIPELINE_BATCHES) {
-            let mut calls = Vec::with_capacity(some.len() + 1);
-            let numbered: Vec<_> = some.iter().map(|_| self.push_callers.begin()).collect();
-            for (batch, call) in some.iter().zip(&numbered) {
-                let jobs: Vec<_> = batch.at.iter().map(|&at| &jobs[at]).collect();
-                calls.push(push_command(&self.keys, &batch.shard, call, &jobs, if_exists));
-            }
-            let mut seen = redis::cmd("SADD");
-            seen.arg(self.keys.topics_key()).arg(topic.as_str());
-            calls.push(seen);
-            let replies = script::send(&self.connection, calls, Repeat::Durably).await?;
-            let Replies { values: mut replies, are_repeated, missing: lacks } = replies;
+            let calls = some.iter().map(|batch| {
+                (&batch.shard, batch.at.iter().map(|&at| &jobs[at]).collect::<Vec<_>>())
+            });
+            let (replies, lacks) = self.push_calls(calls.collect(), if_exists).await?;
             missing = missing.or(lacks);
-            // The set of topics is advisory: without it the jobs are stored all the same.
-            replies.truncate(some.len());
             for (batch, reply) in some.iter().zip(replies) {
-                let reply = reply
-                    .map_err(|error| if are_repeated { error.of_repetition() } else { error })?;
-                let replies = array(reply)?;
-                // One word stands for all jobs.
-                let all = if let [word] = &replies[..] { Some(Pushed::read(word)?) } else { None };
-                for (i, &at) in batch.at.iter().enumerate() {
-                    let own = replies.get(i).filter(|_| all.is_none());
-                    words[at] = own.map(Pushed::read).transpose()?.or(all);
+                for (&at, word) in batch.at.iter().zip(reply?) {
+                    words[at] = Some(word);
                 }
             }
         }
-        if let Some(missing) = missing
-            && words.iter().flatten().any(|word| word.is_there())
-        {
-            return Err(QueueError::Unconfirmed(missing));
-        }
-        let cut_short = || QueueError::BadReply("not every push was answered".to_owned());
-        words.into_iter().map(|word| word.ok_or_else(cut_short)).collect()
+        let words: Option<Vec<Pushed>> = words.into_iter().collect();
+        Stored { words: words.ok_or_else(cut_short)?, missing }.confirmed()
     }
+
+    /// Pushes jobs of one shard in one call.
+    pub(super) async fn push_once(
+        &self,
+        shard: &Shard,
+        jobs: &[NewJob],
+        if_exists: IfExists,
+    ) -> Result<Stored, QueueError> {
+        let calls = vec![(shard, jobs.iter().collect())];
+        let (mut replies, missing) = self.push_calls(calls, if_exists).await?;
+        Ok(Stored { words: replies.pop().ok_or_else(cut_short)??, missing })
+    }
+
+    /// Sends calls in one pipeline.
+    async fn push_calls(
+        &self,
+        jobs_of_calls: Vec<(&Shard, Vec<&NewJob>)>,
+        if_exists: IfExists,
+    ) -> Result<PushReplies, QueueError> {
+        let numbered: Vec<_> = jobs_of_calls.iter().map(|_| self.push_callers.begin()).collect();
+        let mut calls = Vec::with_capacity(jobs_of_calls.len() + 1);
+        for ((shard, jobs), call) in jobs_of_calls.iter().zip(&numbered) {
+            calls.push(push_command(&self.keys, shard, call, jobs, if_exists));
+        }
+        let topic = jobs_of_calls.first().map(|(shard, _)| shard.topic());
+        let announced = topic.filter(|topic| !self.is_announced(topic));
+        if let Some(topic) = announced {
+            let mut seen = redis::cmd("SADD");
+            seen.arg(self.keys.topics_key()).arg(topic.as_str());
+            calls.push(seen);
+        }
+        let replies = script::send(&self.connection, calls, Repeat::Durably).await?;
+        let Replies { mut values, are_repeated, missing } = replies;
+        // The set of topics is advisory: without it the jobs are stored all the same.
+        let seen = values.split_off(jobs_of_calls.len().min(values.len()));
+        if let (Some(topic), Some(Ok(_))) = (announced, seen.first()) {
+            self.announced_topics.set(topic);
+        }
+        let words = jobs_of_calls.iter().zip(values).map(|((_, jobs), reply)| {
+            let reply =
+                reply.map_err(|error| if are_repeated { error.of_repetition() } else { error });
+            read_words(reply?, jobs.len())
+        });
+        Ok((words.collect(), missing))
+    }
+
+    /// True if the set of topics was told of a topic a moment ago, and Redis was within reach since.
+    fn is_announced(&self, topic: &TopicName) -> bool {
+        self.announced_topics.is_announced(topic, self.connection.unreachable_at())
+    }
+}
+
+/// The words for the jobs of one call.
+fn read_words(reply: Value, jobs: usize) -> Result<Vec<Pushed>, QueueError> {
+    match &array(reply)?[..] {
+        // One word stands for all jobs.
+        [word] => Ok(vec![Pushed::read(word)?; jobs]),
+        words if words.len() == jobs => words.iter().map(Pushed::read).collect(),
+        _ => Err(cut_short()),
+    }
+}
+
+fn cut_short() -> QueueError {
+    QueueError::BadReply("not every push was answered".to_owned())
 }
 
 /// Groups jobs by shard, in their order.

@@ -64,7 +64,7 @@ mod tests {
             params.not_after = date_time_ymd(year, 2, 3);
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
             assert_eq!(not_after(certificate.der()).as_deref(), Some(text));
-            // A certificate that is cut short is no panic.
+            // A truncated certificate must not panic.
             for length in 0..certificate.der().len() {
                 not_after(&certificate.der()[..length]);
             }

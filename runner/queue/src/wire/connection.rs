@@ -100,6 +100,11 @@ impl Connection {
         replies
     }
 
+    /// Whether keys lie on the servers of a cluster: then a command can name only keys of one slot.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.route, Route::Cluster(_))
+    }
+
     /// How many servers hold keys.
     pub(crate) fn primaries(&self) -> usize {
         match &self.route {
@@ -262,6 +267,6 @@ impl Connection {
 }
 
 /// Now, by the clock of Tokio's timers, which a simulation pauses.
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

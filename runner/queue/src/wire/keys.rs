@@ -105,6 +105,16 @@ impl Keys {
         format!("{}:runner:{runner_id}", self.prefix)
     }
 
+    /// The runners with a history, by the time at which they added to it last; in a slot of its own.
+    pub(crate) fn histories_key(&self) -> String {
+        format!("{}:histories", self.prefix)
+    }
+
+    /// The history of one runner.
+    pub(crate) fn history_key(&self, runner_id: &str) -> String {
+        format!("{}:history:{runner_id}", self.prefix)
+    }
+
     /// The channel that reaches all daemons.
     pub(crate) fn control_channel(&self) -> String {
         format!("{}:orders", self.prefix)

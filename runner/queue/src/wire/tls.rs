@@ -109,7 +109,7 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-/// What a failed handshake, read or write means; `None` if it is no failure of TLS.
+/// What a failed handshake, read or write means; `None` if it is not a failure of TLS.
 pub(crate) fn problem_of(error: &io::Error, name: &ServerName<'_>) -> Option<TlsProblem> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {

@@ -26,7 +26,7 @@ pub struct ReclaimRule<'a> {
     /// instead.
     pub info: Option<&'a str>,
     /// How long holders take to renew their leases once Redis is back. A lease that expired up to then may
-    /// have expired because its holder could not reach Redis, as this process could not: that is no crash.
+    /// have expired because its holder could not reach Redis, as this process could not: that is not a crash.
     pub renewed_within: Duration,
 }
 

@@ -87,7 +87,7 @@ async fn a_push_whose_reply_was_lost_is_not_confirmed_too_early() {
     eventually!(push(&queue, "lost-reply").await == Ok(vec![Pushed::Kept]));
 }
 
-/// While Redis waits it answers nothing else on the connection. That is no half-open connection, and callers share
+/// While Redis waits it answers nothing else on the connection. That is not a half-open connection, and callers share
 /// waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_a_wait_and_the_connection_stays() {
@@ -100,7 +100,9 @@ async fn callers_share_a_wait_and_the_connection_stays() {
     let pushes: Vec<_> = (0..CALLERS)
         .map(|number| {
             let queue = queue.clone();
-            tokio::spawn(async move { push(&queue, &number.to_string()).await })
+            // Pushes to one topic would share a call.
+            let topic = TopicName::new(&format!("mail-{number}")).unwrap();
+            tokio::spawn(async move { queue.push(&topic, &[job("a")], IfExists::Keep).await })
         })
         .collect();
     for pushed in pushes {

@@ -1,5 +1,5 @@
 //! What an ack leaves behind: follow-ups on their way to other topics, results, ids; and the snoozes
-//! that are no failures.
+//! that are not failures.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -294,7 +294,7 @@ async fn what_a_job_failed_of_last_goes_with_its_attempts() {
     fixture.promote().await;
     let lease = fixture.lease_only("a").await;
     fixture.settle(lease, release()).await;
-    assert_eq!(fixture.snapshot().errors.len(), 1, "a release is no attempt");
+    assert_eq!(fixture.snapshot().errors.len(), 1, "a release is not an attempt");
     let lease = fixture.lease_only("a").await;
     fixture.settle(lease, drop_it()).await;
     assert!(fixture.snapshot().errors.is_empty());

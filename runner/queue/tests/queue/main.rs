@@ -14,6 +14,7 @@ mod peers;
 // Each verb's answers, one by one.
 mod bounds;
 mod cancel;
+mod combine;
 mod dead;
 mod follow_ups;
 mod get;

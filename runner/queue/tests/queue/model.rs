@@ -111,7 +111,7 @@ impl Model {
                 }
                 Reply::Reclaimed(ended)
             }
-            _ => panic!("{step:?} is no step of one topic"),
+            _ => panic!("{step:?} is not a step of one topic"),
         }
     }
 

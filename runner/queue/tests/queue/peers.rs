@@ -30,7 +30,7 @@ async fn prefetch_that_burns_retries() {
         let leases = fixture.lease_up_to(1_000).await;
         assert_eq!(leases.len(), 20);
         let spent: Vec<_> = leases.iter().map(|lease| (lease.failures, lease.crashes)).collect();
-        assert_eq!(spent, [(0, crashes); 20], "a runner's death is no failure of a job");
+        assert_eq!(spent, [(0, crashes); 20], "a runner's death is not a failure of a job");
         fixture.advance(LEASE, &mut []);
         let ended = fixture.reclaim().await.jobs;
         let word = if crashes < 2 { Settled::Retry } else { Settled::Dead };
@@ -243,7 +243,7 @@ async fn undecodable_job_that_hot_loops_its_bucket() {
     let promoted = fixture.promote().await;
     assert_eq!((promoted.moved, promoted.bad, promoted.more), (4, 1, false));
     let leases = fixture.lease_up_to(9).await;
-    assert_eq!(leases.len(), 3, "what has no payload is no job");
+    assert_eq!(leases.len(), 3, "what has no payload is not a job");
     let bad: Vec<_> = leases.iter().filter(|lease| lease.options.is_err()).collect();
     assert_eq!(bad.len(), 1, "options that cannot be read are reported as such");
     for lease in leases {

@@ -131,7 +131,7 @@ async fn the_second_of_a_batch_meets_the_first() {
     let words = fixture.push_many(&[job("a"), job_in("a", 60)], IfExists::Replace).await;
     assert_eq!(words, [Pushed, Replaced]);
     assert_eq!((fixture.snapshot().ready.len(), fixture.snapshot().pending.len()), (0, 1));
-    // One that was refused for its due time is no first.
+    // A job that was refused for its due time does not count as the first.
     let fixture = Fixture::new().await;
     let bad = NewJob { due: Due::At(7), ..job("a") };
     assert_eq!(fixture.push_many(&[bad, job("a")], IfExists::Reject).await, [BadDue, Pushed]);

@@ -22,7 +22,7 @@ macro_rules! snapshot {
         pub(crate) struct Snapshot {
             $(pub(crate) $hash: Hash,)*
             $(pub(crate) $zset: Zset,)*
-            /// Redis' clock when it was read; the one field that is no part of the state.
+            /// Redis' clock when it was read; the one field that is not part of the state.
             pub(crate) now_us: u64,
         }
 

@@ -224,7 +224,7 @@ impl Step {
                 let reply = fixture.turn(&Turn { reclaim, ..Turn::default() }).await;
                 Reply::Reclaimed(reply.reclaimed.unwrap().jobs)
             }
-            _ => panic!("{self:?} is no part of a turn"),
+            _ => panic!("{self:?} is not part of a turn"),
         }
     }
 }

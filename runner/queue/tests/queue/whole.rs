@@ -300,7 +300,7 @@ async fn a_group_of_acks_that_fails_on_a_broken_key_has_changed_nothing() {
     assert!(wrong.is_empty(), "{} calls:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The case that lost a job: its ack leaves follow-ups, and `outbox` is no hash.
+/// The case that lost a job: its ack leaves follow-ups, and `outbox` is not a hash.
 #[tokio::test]
 async fn a_job_whose_follow_ups_cannot_be_stored_stays_leased() {
     let topic = Topic::new().await;

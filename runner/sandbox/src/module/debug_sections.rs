@@ -1,8 +1,8 @@
-//! Removes the sections of debuggers from a module. The names of functions stay: the backtrace of a trap needs them.
+//! Removes debug information from a module. The names of functions stay, because the backtrace of a trap needs them.
 
 use wasmparser::{Parser, Payload};
 
-/// The custom sections of debuggers. The names of functions are another one.
+/// Prefixes of the custom sections that hold debug information. The `name` section is not among them.
 const DEBUG_PREFIXES: [&str; 3] = [".debug", "reloc.", "external_debug_info"];
 /// The bytes before the first section.
 const HEADER: usize = 8;
@@ -28,7 +28,7 @@ pub fn without_debug_sections(binary: &[u8]) -> Option<Vec<u8>> {
     (stripped.len() < binary.len()).then_some(stripped)
 }
 
-/// Whether a custom section is one of debuggers.
+/// Whether a custom section holds debug information.
 pub(super) fn is_debug(name: &str) -> bool {
     DEBUG_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -9,8 +9,8 @@ const INCOMPLETE: &str =
 const TOO_LARGE: &str = "build it smaller (strip debug information, optimise for size) or raise `module` of the topic's sandbox";
 const NOT_WASM: &str = "use the file that the compiler wrote";
 const ENGINE: &str = "give the daemon more address space (ulimit -v, the memory limit of its container) and restart it, or remove `fuel` and `snapshot` of the topic's sandbox";
-const SNAPSHOT: &str = "set snapshot = false, or correct the module (docs/reference/manifest.md lists the requirements of a snapshot)";
-const PROGRAM: &str = "correct the program, its top level runs when the handler is loaded (docs/guide/languages.md lists what a source handler can do)";
+const SNAPSHOT: &str = "set snapshot = false, or correct the module (https://github.com/duebox/duebox/blob/main/docs/reference/manifest.md lists the requirements of a snapshot)";
+const PROGRAM: &str = "correct the program, its top level runs when the handler is loaded (https://github.com/duebox/duebox/blob/main/docs/guide/languages.md lists what a source handler can do)";
 const COMPONENT: &str = "build for wasm32-unknown-unknown or wasip1, without a componentizing step";
 const TEXT: &str = "correct it there, or build a .wasm";
 const INVALID: &str =
@@ -33,9 +33,10 @@ const COMPILE_MEMORY: &str = "build it smaller, or raise runner.compile_memory";
 const COMPILE_TIME: &str = "build it smaller, or raise runner.compile_time";
 const POOL_TABLES: &str = "restart the daemon to raise it";
 const COMMAND: &str = "build a reactor / library, not a command (Rust: crate-type cdylib; Go: -buildmode=c-shared; clang: -mexec-model=reactor)";
-const UNKNOWN_IMPORT: &str = "import only what docs/reference/abi.md lists: functions of duebox_v1, of wasi_snapshot_preview1 and of AssemblyScript's env";
+const UNKNOWN_IMPORT: &str = "import only what https://github.com/duebox/duebox/blob/main/docs/reference/abi.md lists: functions of duebox_v1, of wasi_snapshot_preview1 and of AssemblyScript's env";
 const DIRECTORY: &str = "create it, or correct `dirs` of the topic's sandbox";
-const IMPORT_TYPE: &str = "declare it as in docs/reference/abi.md";
+const IMPORT_TYPE: &str =
+    "declare it as in https://github.com/duebox/duebox/blob/main/docs/reference/abi.md";
 const EXPORTED_IMPORT: &str = "define it in the module";
 const NO_HANDLE: &str = "export `handle(len: i32) -> i32`, or `handle(ptr: i32, len: i32) -> i32` with `alloc(size: i32) -> i32`";
 const NO_ALLOC: &str = "export it, or take only the length: `handle(len: i32) -> i32`";

@@ -31,6 +31,8 @@ pub(super) struct Build {
 pub(super) enum BuildEvent {
     /// The compiler said something.
     Line(String),
+    /// The module is about to take its place; the compiler of the language ran for this time.
+    Compiled(Duration),
     /// It ended after this time.
     Ended(Result<BuildReport, Vec<String>>, Duration),
 }
@@ -41,6 +43,8 @@ pub(super) struct BuildReport {
     digest: String,
     bytes: u64,
     problems: Vec<BuildProblem>,
+    #[serde(default)]
+    compiler_ms: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,7 +68,12 @@ impl Build {
         loop {
             match self.process.next().await? {
                 ProcessEvent::Error(line) => return Ok(BuildEvent::Line(line)),
-                ProcessEvent::Out(line) => self.report = serde_json::from_str(&line).ok(),
+                ProcessEvent::Out(line) => {
+                    self.report = serde_json::from_str(&line).ok();
+                    if let Some(report) = &self.report {
+                        return Ok(BuildEvent::Compiled(report.compiler()));
+                    }
+                }
                 ProcessEvent::Ended(status) => {
                     let report = self.report.take();
                     let result = match report {
@@ -99,6 +108,11 @@ impl BuildReport {
     pub(super) fn describe(&self) -> String {
         let digest: String = self.digest.chars().take(DIGEST_SHOWN).collect();
         format!("{digest}, {}", ByteSize(self.bytes).display().iec())
+    }
+
+    /// How long the language's compiler ran.
+    pub(super) fn compiler(&self) -> Duration {
+        Duration::try_from_secs_f64(self.compiler_ms / 1e3).unwrap_or_default()
     }
 
     fn problems(self) -> Vec<String> {

@@ -129,6 +129,11 @@ impl<'c> Session<'c> {
             Event::Changed(changed) => self.changed(&changed),
             Event::Build(event) => match event.map_err(|error| broken("the build", &error))? {
                 BuildEvent::Line(line) => self.feed.add("build", Tone::Dim, &line),
+                BuildEvent::Compiled(took) => {
+                    if let Some(change) = &mut self.change {
+                        change.compiler = Some(took);
+                    }
+                }
                 BuildEvent::Ended(result, took) => self.built(result, took).await,
             },
             Event::Daemon(event) => match event.map_err(|error| broken("the daemon", &error))? {
@@ -195,12 +200,12 @@ impl<'c> Session<'c> {
         let took_ms = took.as_millis();
         match result {
             Ok(report) => {
-                let text = format!("built {} in {took_ms} ms", report.describe());
+                let (what, compiler_ms) = (report.describe(), report.compiler().as_millis());
+                let text = format!(
+                    "built {what} in {took_ms} ms, {compiler_ms} ms of them for the compiler"
+                );
                 self.feed.add("build", Tone::Good, &text);
                 let took_over = took_over.is_some_and(|digest| report.is(&digest));
-                if let Some(change) = self.change.as_mut().filter(|_| !took_over) {
-                    change.build = Some(took);
-                }
                 match &self.daemon {
                     Some(_) if took_over => {}
                     Some(daemon) if report.is(&daemon.serves) => self.is_unchanged().await,
@@ -286,9 +291,6 @@ impl<'c> Session<'c> {
     async fn serves_new(&mut self, digest: String) {
         if let Some(build) = &mut self.build {
             build.took_over = Some(digest.clone());
-            if let Some(change) = &mut self.change {
-                change.build = Some(build.elapsed());
-            }
         }
         if let Some(change) = &mut self.change {
             let text = format!("{digest} serves {}", change.describe());

@@ -1,7 +1,7 @@
 //! The sources of a project: every file of its folder except what builds and daemons write. A change is reported once the
 //! files have been quiet for a moment.
 //!
-//! An event only triggers a look, which compares fingerprints; so a read of a file, or a build's own files, is no change.
+//! An event only triggers a look, which compares fingerprints; so a read of a file, or a build's own files, is not a change.
 //! Where the system notifies of nothing, the files are compared every second.
 
 use std::collections::{BTreeMap, BTreeSet};

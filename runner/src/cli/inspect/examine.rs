@@ -21,7 +21,7 @@ use crate::language::{self, Language};
 use crate::manifest::{CacheFolder, CompileLimits, Manifest, Topic};
 
 /// The hint for a refused source; the error states its own remedy.
-const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
+const LANGUAGES_HINT: &str = "https://github.com/duebox/duebox/blob/main/docs/guide/languages.md lists what a source handler can do";
 /// The largest module that is looked at: the largest limit of a topic.
 const MODULE_MAX: usize = 256 << 20;
 /// How many bytes of a file tell what it is.
@@ -42,6 +42,8 @@ pub(crate) struct Inspection {
     pub(super) load: Duration,
     /// `None` if it was not called.
     pub(super) cost: Option<Cost>,
+    /// How long the language's compiler ran, if it was built just now.
+    pub(crate) compiler: Option<Duration>,
     /// The topics of the manifest that bind it.
     topics: Vec<Binding>,
 }
@@ -137,6 +139,7 @@ pub(crate) fn examine(common: &Common, subject: Subject<'_>) -> Result<Inspectio
         TrialMode::Measured(payload) => Some(measured(&handler, topic, payload)?),
     };
     Ok(Inspection {
+        compiler: None,
         file: file.to_owned(),
         bytes: look.bytes,
         digest: read.digest(),

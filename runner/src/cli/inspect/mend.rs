@@ -77,10 +77,7 @@ impl Refused<'_> {
 
     fn command(&self) -> Option<String> {
         Some(match self.language? {
-            Rust => format!(
-                "this is a program with a `main`, and a handler is a library. Move src/main.rs to src/lib.rs, call \
-                 duebox_sdk::handler!(handle) in it, and add to Cargo.toml:\n  [lib]\n  crate-type = [\"cdylib\"]\n{RUST_BUILD}"
-            ),
+            Rust => rust_program(),
             Go => format!(
                 "this was built as a program: -buildmode=c-shared is missing. The handler is registered by \
                  `func init() {{ duebox.Handle(handle) }}`, and main stays empty; {GO_BUILD}"
@@ -101,6 +98,10 @@ impl Refused<'_> {
         let is_similar = |name: &str| SIMILAR_NAMES.contains(&name);
         let similar =
             exports.iter().find(|export| export.ty.starts_with('(') && is_similar(&export.name));
+        // For this target a program of Rust has no `_start`.
+        if self.language == Some(Rust) && similar.is_some_and(|export| export.name == "main") {
+            return rust_program();
+        }
         let found = similar.map_or(String::new(), |export| {
             format!("it exports `{}{}`, but the name must be `handle`: ", export.name, export.ty)
         });
@@ -195,7 +196,7 @@ impl Refused<'_> {
         let meant = nearest(name, CALLS.into_iter()).map(|like| format!("did you mean {like}? "));
         let meant = meant.unwrap_or_default();
         format!(
-            "{meant}docs/reference/abi.md lists the functions of duebox_v1. If yours is newer than this duebox {}, install a newer one",
+            "{meant}https://github.com/duebox/duebox/blob/main/docs/reference/abi.md lists the functions of duebox_v1. If yours is newer than this duebox {}, install a newer one",
             env!("CARGO_PKG_VERSION")
         )
     }
@@ -253,4 +254,12 @@ impl Refused<'_> {
             "{debug}{strip}; or raise the limit: module = \"64MiB\" under [topics.NAME.sandbox] in duebox.toml"
         )
     }
+}
+
+/// What to do about a program of Rust.
+fn rust_program() -> String {
+    format!(
+        "this is a program with a `main`, and a handler is a library. Move src/main.rs to src/lib.rs, call \
+         duebox_sdk::handler!(handle) in it, and add to Cargo.toml:\n  [lib]\n  crate-type = [\"cdylib\"]\n{RUST_BUILD}"
+    )
 }

@@ -33,6 +33,9 @@ pub(super) struct InspectReport {
     /// A block of the manifest; `None` if the default sandbox is enough.
     sandbox: Option<String>,
     sections: Vec<Section>,
+    /// Of the language's compiler; only in the report of a build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compiler_ms: Option<f64>,
     load_ms: f64,
     instantiate_us: Option<f64>,
     call_us: Option<f64>,
@@ -100,6 +103,7 @@ impl InspectReport {
                 .into_iter()
                 .map(|(name, bytes)| Section { name, bytes })
                 .collect(),
+            compiler_ms: inspection.compiler.map(|time| time.as_secs_f64() * 1e3),
             load_ms: inspection.load.as_secs_f64() * 1e3,
             instantiate_us: cost.and_then(|cost| cost.instantiate).map(micros),
             call_us: cost.map(|cost| micros(cost.call)),

@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: u32 = 8;
 /// A limit that counts fuel and stops no job.
 const FUEL_COUNTED: Option<NonZeroU64> = NonZeroU64::new(1 << 62);
 /// The hint for a refused module; the error states its own remedy.
-const LANGUAGES_HINT: &str = "docs/guide/languages.md lists what a source handler can do";
+const LANGUAGES_HINT: &str = "https://github.com/duebox/duebox/blob/main/docs/guide/languages.md lists what a source handler can do";
 
 /// A module and everything it runs with.
 pub(super) struct InvokeSetup {

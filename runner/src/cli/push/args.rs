@@ -105,7 +105,7 @@ pub(crate) struct OptionArgs {
     /// How often the handler may snooze the job, instead of the topic's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(SNOOZES_MAX)))]
     max_snoozes: Option<u32>,
-    /// How many crashes of the runner bury the job, instead of the topic's
+    /// Crashes of the runner after which the job is dead, instead of the topic's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CRASHES_MAX)))]
     max_crashes: Option<u32>,
     /// How long after its due time the job may start, instead of the topic's; 0s is unlimited

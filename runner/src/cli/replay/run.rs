@@ -183,7 +183,7 @@ fn unreadable(path: &Path, error: FileError) -> Failure {
         ),
         FileError::Source(error) => Failure::bad_input(
             format!("handler {path}: {error}"),
-            "docs/guide/languages.md lists what a source handler can do",
+            "https://github.com/duebox/duebox/blob/main/docs/guide/languages.md lists what a source handler can do",
         ),
     }
 }

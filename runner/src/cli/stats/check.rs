@@ -1,19 +1,23 @@
 //! `duebox stats --check`: says what is wrong, for scripts and probes.
 //!
-//! Always wrong are keys that cannot be read, open breakers, refused manifests, and fewer daemons than asked
-//! for; and schedules of paused topics. Counts and lateness are wrong above the limits that are given.
+//! Always wrong are keys that cannot be read, open breakers, refused manifests, modules that were refused or rolled
+//! back, topics of the manifest that no daemon serves, fewer daemons than asked for, and schedules of paused topics.
+//! Counts, lateness and the share of failed attempts are wrong above the limits that are given.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use duebox_job::{format_duration, parse_duration};
+use duebox_job::{TopicName, format_duration, parse_duration};
+use duebox_queue::Queue;
 use serde::Serialize;
 
 use super::{Snapshot, TopicStats};
 use crate::cli::support::failure::{FAILED, Failure};
 use crate::cli::support::output;
 use crate::manifest::Manifest;
+use crate::observe::history::{PublishedHistory, RECENT_MS};
 use crate::schedule::Schedule;
 
 /// Limits of a check.
@@ -34,6 +38,9 @@ pub(in crate::cli) struct CheckLimits {
     /// Wrong if more due jobs of a topic wait: ready and blocked together
     #[arg(long, value_name = "N", requires = "check")]
     max_ready: Option<u64>,
+    /// Wrong if a larger share of a topic's attempts failed in the last ten minutes, in percent
+    #[arg(long, value_name = "PERCENT", requires = "check", value_parser = clap::value_parser!(u8).range(0..=100))]
+    max_failed: Option<u8>,
     /// Wrong if fewer daemons run
     #[arg(long, value_name = "N", requires = "check", default_value_t = 1)]
     min_daemons: usize,
@@ -48,7 +55,7 @@ struct CheckResult {
 
 /// One thing that is wrong.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Problem {
+pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
     problem: String,
@@ -57,12 +64,9 @@ struct Problem {
 /// Prints what is wrong.
 pub(super) fn report(
     snapshot: &Snapshot,
-    manifest: &Manifest,
-    limits: &CheckLimits,
+    problems: Vec<Problem>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let mut problems = limits.problems(snapshot);
-    problems.extend(idle_schedules(snapshot, manifest));
     let ok = problems.is_empty();
     if json {
         output::print_json(&CheckResult { ok, problems })?;
@@ -91,8 +95,72 @@ fn idle_schedules(snapshot: &Snapshot, manifest: &Manifest) -> Vec<Problem> {
     idle.map(problem).collect()
 }
 
+/// The attempts of the last ten minutes by topic, and how many of them failed.
+#[derive(Default)]
+pub(super) struct Recent(BTreeMap<TopicName, (u32, u32)>);
+
+impl Recent {
+    /// Reads what the running daemons have published of their history, if a limit needs it.
+    pub(super) async fn read(
+        queue: &Queue,
+        snapshot: &Snapshot,
+        limits: &CheckLimits,
+    ) -> Result<Self, Failure> {
+        let mut recent = Self::default();
+        if limits.max_failed.is_none() {
+            return Ok(recent);
+        }
+        let fields = PublishedHistory::fields(snapshot.now_ms, RECENT_MS);
+        for runner in &snapshot.runners {
+            let found = queue.history_fields(&runner.runner, &fields).await?;
+            for (topic, sample) in PublishedHistory::read(&found).topics() {
+                let counts = recent.0.entry(topic.clone()).or_default();
+                counts.0 += sample.tally.attempts();
+                counts.1 += sample.tally.failed();
+            }
+        }
+        Ok(recent)
+    }
+
+    /// What is wrong with the share of failed attempts of a topic.
+    fn problem(&self, topic: &str, max: u8) -> Option<String> {
+        let (attempts, failed) = *self.0.get(&TopicName::new(topic).ok()?)?;
+        let is_more = u64::from(failed) * 100 > u64::from(attempts) * u64::from(max);
+        let share = f64::from(failed) * 100.0 / f64::from(attempts.max(1));
+        is_more.then(|| {
+            format!("{failed} of {attempts} attempts failed in the last ten minutes, {share:.0} %, more than {max} %")
+        })
+    }
+}
+
+/// A topic of the manifest whose handler runs nowhere.
+fn unserved(topic: &TopicStats) -> Option<String> {
+    let serves = topic.handler.as_ref().is_some_and(|handler| !handler.digests.is_empty());
+    let is_wrong = topic.bound && !topic.pulled && !serves;
+    is_wrong
+        .then(|| "no daemon serves it: its handler was refused, or is still compiling".to_owned())
+}
+
 impl CheckLimits {
-    fn problems(&self, snapshot: &Snapshot) -> Vec<Problem> {
+    /// What is wrong.
+    pub(super) fn problems(
+        &self,
+        snapshot: &Snapshot,
+        manifest: &Manifest,
+        recent: &Recent,
+    ) -> Vec<Problem> {
+        let mut problems = self.of_snapshot(snapshot);
+        if let Some(max) = self.max_failed {
+            problems.extend(snapshot.topics.iter().filter_map(|topic| {
+                let problem = recent.problem(&topic.topic, max)?;
+                Some(Problem { topic: Some(topic.topic.clone()), problem })
+            }));
+        }
+        problems.extend(idle_schedules(snapshot, manifest));
+        problems
+    }
+
+    fn of_snapshot(&self, snapshot: &Snapshot) -> Vec<Problem> {
         let running = snapshot.runners.len();
         let mut all: Vec<String> = Vec::new();
         if running < self.min_daemons {
@@ -107,7 +175,10 @@ impl CheckLimits {
         }
         let of_process = all.into_iter().map(|problem| Problem { topic: None, problem });
         let of_topics = snapshot.topics.iter().flat_map(|topic| {
-            let problems = self.problems_of(topic).into_iter();
+            let mut problems = self.problems_of(topic);
+            // Without any daemon that is said already.
+            problems.extend(unserved(topic).filter(|_| running > 0));
+            let problems = problems.into_iter();
             problems.map(|problem| Problem { topic: Some(topic.topic.clone()), problem })
         });
         of_process.chain(of_topics).collect()
@@ -119,6 +190,7 @@ impl CheckLimits {
         if let Some(open) = handler.map(|handler| handler.breakers_open).filter(|open| *open > 0) {
             problems.push(format!("the breaker is open in {open} daemons"));
         }
+        problems.extend(handler.into_iter().flat_map(|handler| handler.trouble(&topic.topic)));
         let late = topic.late_ms.filter(|_| !topic.paused).map(Duration::from_millis);
         if let (Some(late), Some(max)) = (late, self.max_late)
             && late > max
@@ -142,6 +214,7 @@ impl CheckLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::stats::handlers::HandlerStats;
     use crate::cli::stats::tests::topic;
 
     fn limits() -> CheckLimits {
@@ -151,13 +224,14 @@ mod tests {
             max_dead: Some(3),
             max_retry: None,
             max_ready: Some(100),
+            max_failed: None,
             min_daemons: 0,
         }
     }
 
     fn problems(limits: &CheckLimits, topics: Vec<TopicStats>) -> Vec<String> {
         let snapshot = Snapshot { topics, ..Snapshot::default() };
-        limits.problems(&snapshot).into_iter().map(|problem| problem.problem).collect()
+        limits.of_snapshot(&snapshot).into_iter().map(|problem| problem.problem).collect()
     }
 
     #[test]
@@ -184,12 +258,37 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_that_no_daemon_serves_is_wrong_and_a_pulled_one_is_not() {
+        let mail = TopicStats { pulled: false, ..topic("mail") };
+        assert!(unserved(&mail).is_some());
+        let mut serves = HandlerStats::default();
+        serves.digests.insert("aa".to_owned());
+        assert_eq!(unserved(&TopicStats { handler: Some(serves), ..mail }), None);
+        assert_eq!(unserved(&topic("pulled")), None);
+        assert_eq!(unserved(&TopicStats { bound: false, pulled: false, ..topic("other") }), None);
+    }
+
+    #[test]
+    fn the_share_of_failed_attempts_is_wrong_above_the_limit() {
+        let recent = Recent(BTreeMap::from([(TopicName::new("mail").unwrap(), (40, 4))]));
+        assert_eq!(recent.problem("mail", 10), None);
+        assert_eq!(
+            recent.problem("mail", 9).unwrap(),
+            "4 of 40 attempts failed in the last ten minutes, 10 %, more than 9 %"
+        );
+        assert_eq!(recent.problem("idle", 0), None);
+    }
+
+    #[test]
     fn missing_daemons_and_unreadable_keys_are_always_wrong() {
         let none = CheckLimits { min_daemons: 1, ..limits() };
         assert_eq!(problems(&none, vec![]), ["0 daemons run, fewer than 1"]);
         let sick = TopicStats { fault: Some("ready is a text".to_owned()), ..topic("mail") };
         assert_eq!(problems(&limits(), vec![sick]), ["ready is a text"]);
         let snapshot = Snapshot { unreadable: vec!["duebox:topics".into()], ..Snapshot::default() };
-        assert_eq!(limits().problems(&snapshot)[0].problem, "the key duebox:topics cannot be read");
+        assert_eq!(
+            limits().of_snapshot(&snapshot)[0].problem,
+            "the key duebox:topics cannot be read"
+        );
     }
 }

@@ -106,6 +106,11 @@ impl HandlerStats {
         }
     }
 
+    /// A line for each module that was requested and does not serve.
+    pub(super) fn trouble(&self, topic: &str) -> Vec<String> {
+        history::trouble(topic, &self.history)
+    }
+
     fn row(&self, topic: &str) -> Vec<String> {
         let module = match self.digests.len() {
             0 => "none yet".to_owned(),

@@ -25,6 +25,11 @@ pub(super) struct ReportedEvent {
 /// One line for each module that was requested and does not serve, judged by the last event of its
 /// role. Daemons with the same event share a line, with the latest reason.
 pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
+    trouble(topic, history).iter().map(|line| format!("{topic}: {line}")).collect()
+}
+
+/// The same lines without the topic.
+pub(super) fn trouble(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
     let mut last: BTreeMap<(&str, Role), &ModuleEvent> = BTreeMap::new();
     for reported in history {
         last.insert((&reported.runner, reported.event.role), &reported.event);
@@ -46,7 +51,7 @@ pub(super) fn problems(topic: &str, history: &[ReportedEvent]) -> Vec<String> {
         let reason = one_line(topic, &event.reason);
         let why = if reason.is_empty() { reason } else { format!(": {reason}") };
         let (role, what, when) = (event.role.word(), event.fate.words(), time(event));
-        format!("{topic}: {role} {}{what} at {when} ({by}){why}", digest(event, " "))
+        format!("{role} {}{what} at {when} ({by}){why}", digest(event, " "))
     };
     problems.into_values().map(line).collect()
 }

@@ -70,7 +70,7 @@ pub(crate) fn does_not_wait(topic: &TopicName, id: &JobId, found: Option<&Job>) 
         _ => "its state has just changed; check it with duebox get, and try again".to_owned(),
     };
     Failure::failed(
-        format!("job {id} of {topic} is {}; nothing was changed", job.state.word()),
+        format!("job {id} of {topic} is {}; nothing was changed", job.state.shown()),
         hint,
     )
 }
@@ -91,7 +91,7 @@ pub(crate) async fn states_of(
             false => None,
         };
         lines.push(match job {
-            Some(job) => format!("none {id}: it is {}, not dead", job.state.word()),
+            Some(job) => format!("none {id}: it is {}, not dead", job.state.shown()),
             None => format!("none {id}"),
         });
     }

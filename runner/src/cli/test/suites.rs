@@ -93,8 +93,12 @@ fn shared_folders(topics: &[(String, &Topic)]) -> BTreeMap<PathBuf, usize> {
     folders
 }
 
+/// The folder of a topic's cases: next to its handler, or next to the folder `build` of a compiled one.
 fn folder_of(topic: &Topic) -> Option<PathBuf> {
-    Some(short(&topic.handler.as_ref()?.parent().unwrap_or(Path::new("")).join("tests")))
+    let folder = topic.handler.as_ref()?.parent().unwrap_or(Path::new(""));
+    let is_built = folder.file_name().is_some_and(|name| name == "build");
+    let project = folder.parent().filter(|_| is_built).unwrap_or(folder);
+    Some(short(&project.join("tests")))
 }
 
 /// The path without a leading `./`.

@@ -65,7 +65,7 @@ fn title_line(model: &Model) -> Line<'static> {
     let by = match &model.open {
         None if model.daemons.is_some() => "daemons".to_owned(),
         None => format!("{} topics by {}", model.rows().len(), model.order.word()),
-        Some(open) => format!("{} jobs of {}", open.state.word(), open.topic),
+        Some(open) => format!("{} jobs of {}", open.state.shown(), open.topic),
     };
     Line::styled(format!("duebox top · {runners} · {by}"), HEAD)
 }
@@ -78,9 +78,9 @@ fn draw_topics(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
         .map(|topic| topic_row(topic, model.rates.of(&topic.topic), is_wide))
         .collect();
     let mut head = vec![
-        "topic", "rate", "failed", "pending", "ready", "unack", "retry", "dead", "late", "p99",
+        "topic", "rate", "failed", "pending", "ready", "running", "retry", "dead", "late", "p99",
     ];
-    let numbers = [8, 6, 8, 7, 6, 6, 6, 6, 6].map(Constraint::Length);
+    let numbers = [8, 6, 8, 6, 7, 6, 6, 6, 6].map(Constraint::Length);
     let mut widths = vec![Constraint::Min(12)];
     widths.extend(numbers);
     if is_wide {

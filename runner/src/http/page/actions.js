@@ -1,20 +1,32 @@
 // Actions on topics and jobs. An action that deletes or holds back jobs first states its effect and asks for
 // confirmation.
 
-import { Refused, post, remove, topicPath } from './api.js';
-import { button, count, el, many } from './dom.js';
+import { Refused, get, post, remove, topicPath } from './api.js';
+import { button, clock, count, el, many } from './dom.js';
 
 let toasts = 0;
 
-/** Shows the result of an action for six seconds; an error stays until it is closed. */
-export function say(text, kind = 'good', more = '') {
+/** How long the result of an action is shown, and that of one that can be undone. */
+const SHOWN_MS = 6_000;
+const UNDO_MS = 15_000;
+
+/** Shows the result of an action for some seconds; an error stays until it is closed. `undo` takes the action back. */
+export function say(text, kind = 'good', more = '', undo = null) {
   const place = document.getElementById('toasts');
   const toast = el('div', { class: `toast ${kind}` }, el('p', {}, text), more && el('p', { class: 'more' }, more));
-  toast.append(button('Close', () => toast.remove(), { class: 'quiet', 'aria-label': 'Close this message' }));
+  const buttons = el('span', { class: 'toast-buttons' });
+  if (undo) {
+    buttons.append(button('Undo', () => {
+      toast.remove();
+      doNow(undo);
+    }, { class: 'undo' }));
+  }
+  buttons.append(button('Close', () => toast.remove(), { class: 'quiet', 'aria-label': 'Close this message' }));
+  toast.append(buttons);
   toast.dataset.number = String((toasts += 1));
   place.append(toast);
   while (place.children.length > 4) place.firstChild.remove();
-  if (kind === 'good') setTimeout(() => toast.remove(), 6_000);
+  if (kind === 'good') setTimeout(() => toast.remove(), undo ? UNDO_MS : SHOWN_MS);
 }
 
 export function sayRefused(error) {
@@ -50,7 +62,7 @@ function confirm({ title, text, yes, typed, act, isCalm }) {
     event.preventDefault();
     go.disabled = true;
     try {
-      say(await act());
+      sayDone(await act());
     } catch (error) {
       sayRefused(error);
     }
@@ -64,10 +76,25 @@ function confirm({ title, text, yes, typed, act, isCalm }) {
 /** Runs an action without confirmation and shows its result. */
 async function doNow(act) {
   try {
-    say(await act());
+    sayDone(await act());
   } catch (error) {
     sayRefused(error);
   }
+}
+
+/** Shows the result of an action: a text, or a text and how to undo it. */
+function sayDone(result) {
+  const [text, undo] = [result].flat();
+  // Only the last action can be undone: undoing an earlier one could contradict it.
+  for (const earlier of document.querySelectorAll('.undo')) earlier.remove();
+  say(text, 'good', '', undo);
+}
+
+/** Pauses or resumes a topic. */
+async function setPaused(topic, isPaused, done) {
+  await post(topicPath(topic, isPaused ? 'pause' : 'resume'));
+  await done();
+  return `${topic} is ${isPaused ? 'paused' : 'resumed'}.`;
 }
 
 export function pause(topic, state, done) {
@@ -78,19 +105,11 @@ export function pause(topic, state, done) {
       `${many(state.ready + state.blocked, 'job')} ${state.ready + state.blocked === 1 ? 'is' : 'are'} due now, ${count(state.unack)} running.`,
     ],
     yes: 'Pause',
-    act: async () => {
-      await post(topicPath(topic, 'pause'));
-      await done();
-      return `${topic} is paused.`;
-    },
+    act: async () => [await setPaused(topic, true, done), () => setPaused(topic, false, done)],
   });
 }
 
-export const resume = (topic, done) => doNow(async () => {
-  await post(topicPath(topic, 'resume'));
-  await done();
-  return `${topic} is resumed.`;
-});
+export const resume = (topic, done) => doNow(async () => [await setPaused(topic, false, done), () => setPaused(topic, true, done)]);
 
 export const reload = (topic, done) => doNow(async () => {
   const { runners } = await post(topicPath(topic, 'reload'));
@@ -171,18 +190,50 @@ export function cancel(topic, id, done) {
     text: `Job ${id} of ${topic} will be deleted before it runs. If it is running, it runs to its end and is not retried.`,
     yes: 'Cancel the job',
     act: async () => {
-      await remove(topicPath(topic, 'jobs', id));
+      const job = await find(topic, id);
+      const { result } = await remove(topicPath(topic, 'jobs', id));
       await done();
-      return `${id} is cancelled.`;
+      if (result !== 'cancelled') return `${id} runs to its end and is not retried.`;
+      return [`${id} is cancelled.`, canReturn(job) && (() => pushBack(topic, job, done))];
     },
   });
 }
 
+/** A job as it is, or null if the session may not read it. */
+async function find(topic, id) {
+  try {
+    return await get(topicPath(topic, 'jobs', id));
+  } catch (error) {
+    if (error instanceof Refused) return null;
+    throw error;
+  }
+}
+
+/** True if a push makes the cancelled job what it was: one that has failed before would get all its attempts again. */
+const canReturn = (job) => job && ['pending', 'ready', 'blocked'].includes(job.state) && !job.failures && !job.crashes && !job.snoozes && !job.options_error;
+
+/** Pushes a cancelled job again, with its payload, options and due time. */
+async function pushBack(topic, { id, due_at_ms: dueMs, payload, payload_base64: base64, options }, done) {
+  const due = dueMs > clock.now() + 1_000 ? { at: String(dueMs) } : { in: '0s' };
+  await post(`${topicPath(topic, 'jobs')}?if_exists=reject`, { id, ...due, ...(base64 === undefined ? { payload } : { payload_base64: base64 }), options });
+  await done();
+  return `${id} is pushed again.`;
+}
+
 export const runNow = (topic, id, done) => doNow(async () => {
+  const job = await find(topic, id);
   await post(topicPath(topic, 'jobs', id, 'run-now'));
   await done();
-  return `${id} runs as soon as a runner is free.`;
+  const text = `${id} runs as soon as a runner is free.`;
+  return job?.due_at_ms > job?.now_ms + 1_000 ? [text, () => runLater(topic, id, job.due_at_ms, done)] : text;
 });
+
+/** Gives a job the due time that it had. A job that has started meanwhile is left as it is. */
+async function runLater(topic, id, dueMs, done) {
+  await post(topicPath(topic, 'jobs', id, 'reschedule'), { at: String(dueMs) });
+  await done();
+  return `${id} is due when it was.`;
+}
 
 /** Opens the form to push a job. */
 export function pushOne(topic, done) {

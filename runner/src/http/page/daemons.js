@@ -93,9 +93,10 @@ export class RedisPage {
     this.facts = el('div', { class: 'panel', id: 'redis-facts' });
     this.commands = el('div', { class: 'panel panel-body', id: 'redis-commands' });
     this.slow = el('div', { class: 'panel panel-body', id: 'redis-slow' });
-    this.history = new History({ kinds: ['redis', 'waiting'] });
+    this.away = el('p', { class: 'reason', id: 'redis-outage' });
+    this.history = new History({ kinds: ['redis', 'waiting'], onLoad: (history) => this.showOutage(outageOf(history)) });
     this.node = el('section', { 'aria-label': 'Redis' }, el('div', { class: 'bar' }, el('h1', {}, 'Redis'), el('span', { class: 'grow' }), this.history.bar),
-      this.history.node, this.facts, this.commands, this.slow);
+      this.away, this.history.node, this.facts, this.commands, this.slow);
   }
 
   async refresh() {
@@ -110,6 +111,13 @@ export class RedisPage {
       redis.eviction && redis.eviction !== 'noeviction' && badge('bad', `evicts: ${redis.eviction}`)), this.describe(redis)]);
     fill(this.commands, JSON.stringify(redis.commands), () => table(redis.commands));
     fill(this.slow, JSON.stringify([redis.slow, redis.slow_refused]), () => slowCalls(redis));
+  }
+
+  /** Says since when Redis does not answer, or when it did not for the last time. */
+  showOutage(outage) {
+    fill(this.away, JSON.stringify(outage), () => (!outage ? [] : outage.isOver
+      ? ['Redis did not answer from ', when(outage.fromMs), ' to ', when(outage.untilMs), '.'].map(part)
+      : ['Redis has not answered since ', when(outage.fromMs), '.'].map(part)));
   }
 
   describe(redis) {
@@ -130,6 +138,22 @@ export class RedisPage {
   close() {
     this.history.close();
   }
+}
+
+const part = (text) => (typeof text === 'string' ? el('span', {}, text) : text);
+
+/** A round trip of this length counts as no answer. */
+const STUCK_MS = 1_000;
+
+/** The last range of steps in which Redis did not answer. */
+function outageOf({ redis_away: away, redis_ms: roundTrips, from_ms: fromMs, step_ms: stepMs }) {
+  const isStuck = (step) => away[step] === 1 || (roundTrips[step] ?? 0) >= STUCK_MS;
+  let last = away.length - 1;
+  while (last >= 0 && !isStuck(last)) last -= 1;
+  if (last < 0) return null;
+  let first = last;
+  while (first > 0 && isStuck(first - 1)) first -= 1;
+  return { fromMs: fromMs + first * stepMs, untilMs: fromMs + (last + 1) * stepMs, isOver: last < away.length - 2 };
 }
 
 /** The slow calls that Redis has logged, or why it does not tell them. */

@@ -3,6 +3,7 @@
 import { get } from './api.js';
 import { CLASSES, toneOf } from './classes.js';
 import { button, count, el, fill, rate, span } from './dom.js';
+import { HeatMap } from './heat.js';
 import { Plot } from './plot.js';
 
 /** The ranges to choose from, and how often each is asked for. */
@@ -16,6 +17,8 @@ const EVERY_MAX_MS = 30_000;
 
 const ms = (value) => (value === 0 ? '0' : span(value));
 const perStep = (key) => (data, at) => `${key.map((one) => `${count(data.counts[one]?.[at] ?? 0)} ${one}`).join(', ')} in ${span(data.stepMs)}`;
+
+const QUANTILES = [{ key: 'p50', label: 'p50', tone: 't-p50' }, { key: 'p99', label: 'p99', tone: 't-p99' }];
 
 /** The charts, by what they show. */
 const KINDS = {
@@ -31,13 +34,16 @@ const KINDS = {
   },
   late: {
     title: 'Lateness', unit: 'from due to start', say: ms, floor: 10,
-    series: [{ key: 'p50', label: 'p50', tone: 't-p50' }, { key: 'p99', label: 'p99', tone: 't-p99' }],
+    series: QUANTILES,
     values: (history) => ({ p50: history.late.p50_ms, p99: history.late.p99_ms }),
   },
-  ran: {
-    title: 'Run time', unit: 'of an attempt', say: ms, floor: 10,
-    series: [{ key: 'p50', label: 'p50', tone: 't-p50' }, { key: 'p99', label: 'p99', tone: 't-p99' }],
-    values: (history) => ({ p50: history.ran.p50_ms, p99: history.ran.p99_ms }),
+  lateHeat: {
+    title: 'Lateness', unit: 'from due to start', say: ms, series: QUANTILES,
+    values: (history) => ({ p50: history.late.p50_ms, p99: history.late.p99_ms }), heat: (history) => history.late,
+  },
+  ranHeat: {
+    title: 'Run time', unit: 'of an attempt', say: ms, series: QUANTILES,
+    values: (history) => ({ p50: history.ran.p50_ms, p99: history.ran.p99_ms }), heat: (history) => history.ran,
   },
   waiting: {
     title: 'Waiting', unit: 'jobs: ready, blocked, retry, pending', say: count, floor: 5,
@@ -74,7 +80,7 @@ function cut(history, { from, until }) {
   const first = Math.max(0, Math.floor((from - history.from_ms) / history.step_ms));
   const last = Math.max(first + 1, Math.ceil((until - history.from_ms) / history.step_ms));
   const part = (value) => (Array.isArray(value) ? value.slice(first, last)
-    : typeof value === 'object' && value ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, part(one)])) : value);
+    : typeof value === 'object' && value ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, key === 'bounds_ms' ? one : part(one)])) : value);
   const { failures, topics, ...lists } = history;
   return { ...part(lists), failures, topics, from_ms: history.from_ms + first * history.step_ms };
 }
@@ -93,7 +99,9 @@ export class History {
     this.span = SPANS[0];
     this.zoom = null;
     this.next = 0;
-    this.plots = kinds.map((kind) => [KINDS[kind], new Plot({ id: `plot-${kind}`, ...KINDS[kind], onZoom: (from, until) => this.zoomTo(from, until) })]);
+    this.plots = kinds.map((kind) => [KINDS[kind], new (KINDS[kind].heat ? HeatMap : Plot)({
+      id: `plot-${kind.replace('Heat', '')}`, ...KINDS[kind], onZoom: (from, until) => this.zoomTo(from, until) })]);
+    this.needsBuckets = kinds.some((kind) => KINDS[kind].heat);
     this.reset = button('Reset zoom', () => this.zoomTo(), { class: 'small', id: 'reset-zoom', hidden: true });
     this.choice = el('div', { class: 'spans', role: 'group', 'aria-label': 'Time range' });
     this.showChoice();
@@ -128,6 +136,7 @@ export class History {
       ? { span: `${Math.max(10, Math.ceil((now - this.zoom.from) / 1_000))}s`, steps: STEPS_ZOOMED } : { span: this.span[0], steps: STEPS });
     if (this.topic) query.set('topic', this.topic);
     if (this.withTopics) query.set('topics', 'true');
+    if (this.needsBuckets) query.set('buckets', 'true');
     const history = await get(`/v1/history?${query}`);
     // By the clock of the daemon that answered.
     const ahead = history.now_ms - Date.now();
@@ -143,6 +152,7 @@ export class History {
       plot.show({
         fromMs: history.from_ms, stepMs: history.step_ms, sinceMs: history.since_ms, values, away: history.redis_away,
         counts: { acked: history.acked, failed: history.failed },
+        heat: kind.heat && { bounds: kind.heat(history).bounds_ms, counts: kind.heat(history).counts },
       });
     }
   }

@@ -11,24 +11,17 @@ const LIVE = ['pending', 'ready', 'blocked', 'retry', 'unack'];
 /** The states of a job's relatives are asked for at every so many refreshes. */
 const RELATIVES_EVERY = 5;
 
-/** Attempts are timed by their daemon and ends by Redis: an end within this time before an attempt is its end. */
-const CLOCKS_MS = 2_000;
-
 /** The link of a job's view. */
 export const jobLink = (topic, id) => `#/topics/${encodeURIComponent(topic)}/jobs/${encodeURIComponent(id)}`;
 
-/** A job, and its attempts as far as this daemon remembers them. */
-async function read(topic, id, withRelatives = true) {
-  const job = await get(`${topicPath(topic, 'jobs', id)}${withRelatives ? '?relatives=true' : ''}`);
-  const list = await get(`${topicPath(topic, 'jobs')}?limit=1`).catch(() => ({ latest: [] }));
-  return { job, attempts: list.latest.filter((attempt) => attempt.id === id) };
-}
+/** A job. Its timeline has the attempts that Redis and the daemon that answers know. */
+const read = (topic, id, withRelatives = true) => get(`${topicPath(topic, 'jobs', id)}${withRelatives ? '?relatives=true' : ''}`);
 
 /** Opens the detail sheet of a job. */
 export async function openJob(topic, id, done) {
-  let found;
+  let job;
   try {
-    found = await read(topic, id);
+    job = await read(topic, id);
   } catch (error) {
     if (error instanceof Refused && error.kind === 'unknown-job') {
       actions.say(`${id} is done and was not kept.`, 'calm', 'Set done_retention to keep done jobs.');
@@ -37,14 +30,13 @@ export async function openJob(topic, id, done) {
     actions.sayRefused(error);
     return;
   }
-  const { job, attempts } = found;
   const dialog = el('dialog', { class: 'sheet', id: 'job', 'aria-labelledby': 'job-title' });
   const close = () => dialog.close();
   dialog.append(
     el('div', { class: 'bar' }, el('h2', { id: 'job-title' }, id), chip(job.state), el('span', { class: 'grow' }),
       el('a', { href: jobLink(topic, id), id: 'job-link', on: { click: close } }, 'Link'),
       button('Close', close, { class: 'quiet', 'aria-label': 'Close' })),
-    el('div', { class: 'actions' }, buttons(topic, job, done, close)), ...details(job, attempts));
+    el('div', { class: 'actions' }, buttons(topic, job, done, close)), ...details(job));
   actions.open(dialog);
 }
 
@@ -79,9 +71,9 @@ export class JobPage {
   }
 
   async refresh() {
-    let found;
+    let job;
     try {
-      found = await read(this.topic, this.id, this.turn % RELATIVES_EVERY === 0);
+      job = await read(this.topic, this.id, this.turn % RELATIVES_EVERY === 0);
     } catch (error) {
       if (!(error instanceof Refused) || error.kind !== 'unknown-job') throw error;
       fill(this.state, '', () => []);
@@ -90,14 +82,13 @@ export class JobPage {
         'No record of this job is left: it is done and was not kept, its record is past its retention, or it was never pushed. done_retention keeps done jobs.'));
       return;
     }
-    const { job, attempts } = found;
     this.turn += 1;
     this.relatives = job.relatives ?? this.relatives;
     job.relatives = this.relatives;
-    const key = JSON.stringify(found);
+    const key = JSON.stringify({ ...job, now_ms: 0 });
     fill(this.state, job.state, () => chip(job.state));
     fill(this.buttons, job.state, () => buttons(this.topic, job, () => this.app.refresh()));
-    fill(this.body, key, () => details(job, attempts));
+    fill(this.body, key, () => details(job));
     updateTimes(this.body);
   }
 
@@ -105,8 +96,8 @@ export class JobPage {
 }
 
 /** The details of a job, by section. */
-function details(job, attempts) {
-  const parts = [facts(job), section('Timeline', timeline(job, attempts)), ...relatives(job)];
+function details(job) {
+  const parts = [facts(job), section('Timeline', timeline(job)), ...relatives(job)];
   const failure = job.dead?.info ?? job.last_error;
   if (failure) {
     parts.push(section(job.dead ? 'Failure' : 'Last failure', el('p', { class: 'reason', id: 'reason' },
@@ -139,51 +130,51 @@ function relatives(job) {
   ].filter(Boolean);
 }
 
-/** What is known of the job's life, the earliest first. */
-function timeline(job, attempts) {
-  const events = attempts.map((attempt) => ({
-    at: attempt.at_ms,
-    kind: attempt.class ? 'bad' : attempt.settled === 'done' ? 'good' : 'warn',
-    title: `Attempt ${attempt.attempt}: ${attempt.class ? `${attempt.class}, ${attempt.settled}` : attempt.settled}`,
-    text: [attempt.reason, `ran ${span(attempt.wall_ms)}, started ${span(attempt.late_ms)} after it was due`, attempt.digest && `module ${short(attempt.digest)}`].filter(Boolean).join(' · '),
-  }));
-  const info = job.dead?.info ?? job.done?.info ?? job.last_error;
-  const isListed = attempts.some((attempt) => attempt.attempt === info?.attempt);
-  if (info?.attempt && !isListed) {
-    events.push({
-      at: job.dead?.died_at_ms ?? job.done?.done_at_ms ?? info.at_ms, order: -1, kind: info.class ? 'bad' : 'good', title: `Attempt ${info.attempt}: ${info.class ?? 'acked'}`,
-      text: [info.reason, info.wall_ms !== undefined && `ran ${span(info.wall_ms)}`, info.digest && `module ${short(info.digest)}`].filter(Boolean).join(' · '),
-    });
-  }
-  addMoments(job, events);
-  const add = (at, kind, title, text = '', order = 0) => at !== undefined && at !== null && events.push({ at, kind, title, text, order });
-  add(job.dead?.died_at_ms, 'bad', 'Dead', 'Kept until it is requeued, purged or past its retention', CLOCKS_MS);
-  add(job.done?.done_at_ms, 'good', 'Done', '', CLOCKS_MS);
-  add(job.lease && Math.max(job.lease.expires_at_ms, 0), 'calm', 'Lease ends', `unless ${job.lease?.holder ?? 'its holder'} renews it`);
-  if (LIVE.includes(job.state) && !job.lease) add(job.due_at_ms, 'calm', job.state === 'retry' ? 'Next attempt' : 'Due');
-  add(job.successor_due_at_ms, 'calm', 'Due again', 'It was pushed again while it ran');
-  const place = ({ at = 0, order = 0 }) => at + order;
-  events.sort((one, other) => place(one) - place(other));
-  const earlier = job.failures - events.filter((event) => event.kind === 'bad' && event.title.startsWith('Attempt')).length;
-  if (earlier > 0) events.unshift({ kind: 'bad', title: `${earlier} earlier failed ${earlier === 1 ? 'attempt' : 'attempts'}`, text: 'in other daemons, or too long ago for this one to remember' });
-  return el('ol', { class: 'timeline', id: 'timeline' }, events.map(({ at, kind, title, text }) =>
-    el('li', { class: kind }, el('div', {}, el('b', {}, title), ' ', at ? when(at) : ''), text && el('p', { class: 'reason' }, text))));
-}
-
-/** Moments of a job's life that only the daemon knows, most of them from events. */
-const MOMENTS = { pushed: 'Pushed', requeued: 'Requeued', rescheduled: 'Rescheduled', reclaimed: 'Reclaimed: its runner died or lost the lease',
-  released: 'Released without an attempt', snoozed: 'Snoozed', superseded: 'Replaced by a newer push', cancelled: 'Cancelled', expired: 'Expired' };
+/** Moments without an attempt, by event: kind, title and text. */
+const MOMENTS = {
+  pushed: ['calm', 'Pushed'], due: ['calm', 'Due'], 'next attempt': ['calm', 'Next attempt'], requeued: ['calm', 'Requeued'], rescheduled: ['calm', 'Rescheduled'],
+  reclaimed: ['warn', 'Reclaimed', 'Its runner died or lost the lease'], released: ['warn', 'Released without an attempt'], snoozed: ['calm', 'Snoozed'],
+  superseded: ['calm', 'Replaced by a newer push'], cancelled: ['calm', 'Cancelled'], expired: ['bad', 'Expired'],
+  'lease ends': ['calm', 'Lease ends', 'unless its holder renews it'], 'successor due': ['calm', 'Due again', 'It was pushed again while it ran'], 'id free': ['calm', 'Its id is free again'],
+};
 const ENDS = ['acked', 'retried', 'dead', 'discarded'];
 
-/** Adds what the daemon tells of the job's life, and attempts that are not known otherwise. */
-function addMoments(job, events) {
-  const known = new Set(events.map((event) => /^Attempt (\d+):/.exec(event.title)?.[1]));
-  for (const { event, attempt, at_ms: at, class: failure, digest } of job.timeline) {
-    if (MOMENTS[event]) events.push({ at, kind: 'calm', title: MOMENTS[event], text: '', order: event === 'pushed' ? -1 : 0 });
-    if (ENDS.includes(event) && attempt && !known.has(String(attempt))) {
-      events.push({ at, kind: failure ? 'bad' : 'good', title: `Attempt ${attempt}: ${failure ?? event}`, text: digest ? `module ${short(digest)}` : '' });
-    }
+/** The job's life as the daemon tells it, the earliest first. */
+function timeline(job) {
+  const ended = new Set(job.timeline.filter(({ event, attempt }) => ENDS.includes(event) && attempt).map(({ attempt }) => attempt));
+  const rows = job.timeline.flatMap((moment) => rowsOf(moment, ended));
+  const failed = job.timeline.filter(({ event, class: failure }) => ENDS.includes(event) && failure).length;
+  const earlier = job.failures - failed;
+  if (earlier > 0) {
+    rows.unshift(row('bad', `${earlier} earlier failed ${earlier === 1 ? 'attempt' : 'attempts'}`, null,
+      'in other daemons, or too long ago for this one to remember'));
   }
+  return el('ol', { class: 'timeline', id: 'timeline' }, rows);
+}
+
+function rowsOf(moment, ended) {
+  const { event, attempt, at_ms: at, class: failure, reason, wall_ms: wall, digest, runner } = moment;
+  // The end of an attempt says how long it ran.
+  if (event === 'started') return ended.has(attempt) ? [] : [row('calm', `Attempt ${attempt} started`, at, runner ? `in ${runner}` : '')];
+  if (ENDS.includes(event) && attempt) {
+    const text = [reason, wall !== undefined && `ran ${span(wall)}`, digest && `module ${short(digest)}`, runner && `in ${runner}`].filter(Boolean).join(' · ');
+    const end = row(failure ? 'bad' : 'good', `Attempt ${attempt}: ${failure ? `${failure}, ${event}` : event}`, at, text, logOf(moment));
+    if (event === 'dead') return [end, row('bad', 'Dead', at, 'Kept until it is requeued, purged or past its retention')];
+    return event === 'acked' ? [end, row('good', 'Done', at)] : [end];
+  }
+  if (event === 'dead') return [row('bad', 'Dead', at, [failure, reason].filter(Boolean).join(': '))];
+  const [kind, title, text] = MOMENTS[event] ?? ['calm', event];
+  return [row(kind, attempt && event !== 'lease ends' ? `${title}, attempt ${attempt}` : title, at, [text, event === 'lease ends' && runner].filter(Boolean).join(' · '))];
+}
+
+const row = (kind, title, at, text = '', more = null) => el('li', { class: kind }, el('div', {}, el('b', {}, title), ' ', at ? when(at) : ''),
+  text && el('p', { class: 'reason' }, text), more);
+
+/** The log of an attempt, and where it begins. */
+function logOf({ log, log_cut: isCut, attempt }) {
+  if (!log?.length) return isCut && el('p', { class: 'faint' }, 'Its log is not kept: the logs of this daemon’s attempts have reached 4 MiB.');
+  return el('details', { class: 'attempt-log', 'data-attempt': String(attempt) }, el('summary', {}, `Log, ${log.length === 1 ? '1 line' : `${log.length} lines`}`),
+    isCut && el('p', { class: 'faint' }, 'Earlier lines are not kept.'), el('pre', { tabindex: '0' }, log.join('\n')));
 }
 
 /** The trace id of a W3C traceparent. */

@@ -1,5 +1,5 @@
 // The page: session, views and refresh. While it is visible it refreshes after an event, or once a second where there
-// is no event stream; less often if responses are slow. It shows an outage and continues by itself after it.
+// is not available; less often if responses are slow. It shows an outage and continues by itself after it.
 
 import { Refused, ask, get, post } from './api.js';
 import { sayRefused } from './actions.js';

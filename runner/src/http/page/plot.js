@@ -1,10 +1,11 @@
 // A chart over time: stacked bars or lines, with axes, a legend, a tooltip for pointer and keys, and a brush that
 // zooms. Its colours come from the style, by the class of each series.
 
+import { TEXTURES } from './classes.js';
 import { draw, el } from './dom.js';
 
-const HEIGHT = 168;
-const EDGE = { left: 52, right: 10, top: 10, bottom: 22 };
+export const HEIGHT = 168;
+export const EDGE = { left: 52, right: 10, top: 10, bottom: 22 };
 /** A drag of fewer pixels is a click. */
 const DRAG_MIN = 6;
 /** Distances of the labels of the time axis, in ms. */
@@ -106,19 +107,25 @@ export class Plot {
     this.tip.hidden = at === null;
     this.cursor?.setAttribute('visibility', at === null ? 'hidden' : 'visible');
     if (at === null) return;
-    const { fromMs, stepMs, values } = this.data;
+    const { fromMs, stepMs } = this.data;
     const x = EDGE.left + (at + 0.5) * this.stepWidth;
     this.cursor?.setAttribute('x1', x);
     this.cursor?.setAttribute('x2', x);
     const start = fromMs + at * stepMs;
     const format = stepMs < 60_000 ? seconds : days;
-    const lines = this.series.filter(({ key }) => values[key]).map(({ key, label, tone }) =>
-      el('span', { class: `key ${tone}` }, `${label} `, el('b', {}, values[key][at] === null || values[key][at] === undefined ? '–' : this.say(values[key][at]))));
-    const note = this.note?.(this.data, at);
-    this.tip.replaceChildren(el('span', { class: 'faint' }, format.format(start)), ...lines, ...(note ? [el('span', { class: 'faint' }, note)] : []));
+    this.tip.replaceChildren(el('span', { class: 'faint' }, format.format(start)), ...this.valuesAt(at));
     const isLeft = x > this.width / 2;
     this.tip.style.left = isLeft ? '' : `${x + 10}px`;
     this.tip.style.right = isLeft ? `${this.width - x + 10}px` : '';
+  }
+
+  /** The values of a step, for the tooltip. */
+  valuesAt(at) {
+    const { values } = this.data;
+    const lines = this.series.filter(({ key }) => values[key]).map(({ key, label, tone }) =>
+      el('span', { class: `key ${tone}` }, `${label} `, el('b', {}, isKnown(values[key][at]) ? this.say(values[key][at]) : '–')));
+    const note = this.note?.(this.data, at);
+    return note ? [...lines, el('span', { class: 'faint' }, note)] : lines;
   }
 
   draw() {
@@ -130,18 +137,15 @@ export class Plot {
     this.stepWidth = (width - EDGE.left - EDGE.right) / Math.max(1, steps);
     const bottom = HEIGHT - EDGE.bottom;
     const x = (step) => EDGE.left + step * this.stepWidth;
-    const ticks = niceTicks(Math.max(this.floor, this.most(steps)));
-    const top = ticks.at(-1);
-    const y = (value) => bottom - (value / top) * (bottom - EDGE.top);
+    const { ticks, y } = this.scale(steps, bottom);
     const parts = [];
     const unknown = Math.min(steps, Math.max(0, (sinceMs - fromMs) / stepMs));
     if (unknown > 0) parts.push(draw('rect', { class: 'unknown', x: x(0), y: EDGE.top, width: unknown * this.stepWidth, height: bottom - EDGE.top }));
     away?.forEach((isAway, step) => {
       if (isAway) parts.push(draw('rect', { class: 'away', x: x(step), y: EDGE.top, width: this.stepWidth + 0.5, height: bottom - EDGE.top }));
     });
-    for (const tick of ticks) {
-      parts.push(draw('line', { class: 'grid', x1: EDGE.left, x2: width - EDGE.right, y1: y(tick), y2: y(tick) }));
-      parts.push(label(EDGE.left - 6, y(tick) + 4, this.say(tick), 'end'));
+    for (const [place, text] of ticks) {
+      parts.push(draw('line', { class: 'grid', x1: EDGE.left, x2: width - EDGE.right, y1: place, y2: place }), label(EDGE.left - 6, place + 4, text, 'end'));
     }
     for (const [time, text] of timeLabels(fromMs, fromMs + steps * stepMs, width)) {
       const place = EDGE.left + ((time - fromMs) / stepMs) * this.stepWidth;
@@ -149,7 +153,7 @@ export class Plot {
       parts.push(draw('line', { class: 'grid', x1: place, x2: place, y1: bottom, y2: bottom + 4 }),
         label(Math.min(place, width - (anchor === 'end' ? 2 : 0)), HEIGHT - 5, text, anchor));
     }
-    parts.push(...(this.isStacked ? this.bars(x, y, steps) : this.lines(x, y, steps)));
+    parts.push(...this.marks(x, y, steps));
     if (unknown * this.stepWidth > 150) parts.push(label(x(0) + (unknown * this.stepWidth) / 2, EDGE.top + 16, 'not recorded yet', 'middle'));
     this.cursor = draw('line', { class: 'cursor', y1: EDGE.top, y2: bottom, x1: 0, x2: 0, visibility: 'hidden' });
     this.brush = draw('rect', { class: 'brush', y: EDGE.top, height: bottom - EDGE.top, x: 0, width: 0 });
@@ -157,6 +161,18 @@ export class Plot {
     this.svg.replaceChildren(...parts, this.cursor, this.brush);
     this.svg.setAttribute('aria-label', this.describe());
     if (this.at !== null) this.point(Math.min(this.at, steps - 1));
+  }
+
+  /** The labels of the value axis with their places, and the place of a value. */
+  scale(steps, bottom) {
+    const ticks = niceTicks(Math.max(this.floor, this.most(steps)));
+    const y = (value) => bottom - (value / ticks.at(-1)) * (bottom - EDGE.top);
+    return { ticks: ticks.map((tick) => [y(tick), this.say(tick)]), y };
+  }
+
+  /** What is drawn for the values. */
+  marks(x, y, steps) {
+    return this.isStacked ? this.bars(x, y, steps) : this.lines(x, y);
   }
 
   /** The largest value, or sum of stacked values. */
@@ -173,7 +189,9 @@ export class Plot {
   bars(x, y, steps) {
     const base = new Array(steps).fill(0);
     const gap = this.stepWidth > 4 ? 1 : 0;
-    return this.series.filter(({ key }) => this.data.values[key]).map(({ key, tone }) => {
+    const shown = this.series.filter(({ key }) => this.data.values[key]);
+    const parts = shown.some(({ tone }) => textureOf(tone)) ? [this.textures()] : [];
+    return parts.concat(shown.flatMap(({ key, tone }) => {
       let path = '';
       this.data.values[key].forEach((value, step) => {
         if (!value) return;
@@ -183,20 +201,28 @@ export class Plot {
         base[step] += value;
         path += `M${x(step).toFixed(1)} ${low.toFixed(1)}V${high.toFixed(1)}h${(this.stepWidth - gap).toFixed(1)}V${low.toFixed(1)}Z`;
       });
-      return draw('path', { class: `bar-fill ${tone}`, d: path });
-    });
+      const texture = textureOf(tone);
+      const bars = draw('path', { class: `bar-fill ${tone}`, d: path });
+      return texture ? [bars, draw('path', { d: path, fill: `url(#${this.id}-${texture})` })] : [bars];
+    }));
+  }
+
+  /** The textures, lines in the colour of the ground over the tone of the bars. */
+  textures() {
+    return draw('defs', {}, ...TEXTURES.map((texture) => draw('pattern', {
+      id: `${this.id}-${texture}`, width: 4, height: 4, patternUnits: 'userSpaceOnUse', patternTransform: texture === 'x-striped' ? 'rotate(45)' : 'rotate(90)',
+    }, draw('line', { class: 'texture', x1: 2, x2: 2, y1: 0, y2: 4 }))));
   }
 
   lines(x, y) {
     return this.series.filter(({ key }) => this.data.values[key]).map(({ key, tone }) => {
       const values = this.data.values[key];
-      const isKnown = (step) => values[step] !== null && values[step] !== undefined;
       let path = '';
       values.forEach((value, step) => {
-        if (!isKnown(step)) return;
+        if (!isKnown(value)) return;
         const [right, down] = [x(step + 0.5), y(value).toFixed(1)];
         // A value between unknown ones is a dash.
-        if (step > 0 && isKnown(step - 1)) path += `L${right.toFixed(1)} ${down}`;
+        if (step > 0 && isKnown(values[step - 1])) path += `L${right.toFixed(1)} ${down}`;
         else path += `M${(right - 2).toFixed(1)} ${down}h4M${right.toFixed(1)} ${down}`;
       });
       return draw('path', { class: `line ${tone}`, d: path });
@@ -206,7 +232,7 @@ export class Plot {
   /** The chart in words, for screen readers. */
   describe() {
     const said = this.series.filter(({ key }) => this.data.values[key]).map(({ key, label: name }) => {
-      const known = this.data.values[key].filter((value) => value !== null && value !== undefined);
+      const known = this.data.values[key].filter(isKnown);
       if (!known.length) return `${name}: none`;
       return `${name}: now ${this.say(known.at(-1))}, at most ${this.say(Math.max(...known))}`;
     });
@@ -217,6 +243,10 @@ export class Plot {
     this.size.disconnect();
   }
 }
+
+const isKnown = (value) => value !== null && value !== undefined;
+
+const textureOf = (tone) => TEXTURES.find((texture) => tone.includes(texture));
 
 function label(x, y, text, anchor) {
   const node = draw('text', { x, y, 'text-anchor': anchor });

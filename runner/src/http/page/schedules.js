@@ -63,7 +63,9 @@ export class SchedulesPage {
   outcome(schedule) {
     const state = this.outcomes.get(key(schedule));
     if (!schedule.last_run_ms || !state) return '–';
-    if (state === 'gone') return el('span', { class: 'faint', title: 'Done and not kept, or purged: set done_retention to keep done jobs' }, 'done, not kept');
+    if (state === 'gone') {
+      return el('span', { class: 'faint', title: 'Its job was done and not kept, cancelled, purged, or discarded after a failure: set done_retention to keep done jobs' }, 'no record');
+    }
     return el('a', { href: jobLink(schedule.topic, key(schedule)) }, el('span', { class: `chip s-${state}` }, wordOf(state)));
   }
 

@@ -32,7 +32,7 @@ export class TopicPage {
     this.states = el('div', { class: 'tiles', id: 'states' });
     this.mix = el('div', { class: 'mix', 'aria-hidden': 'true' });
     this.causes = new Causes(app, 8, name);
-    this.charts = new History({ topic: name, kinds: ['throughput', 'failures', 'late', 'ran', 'waiting'], onLoad: (history) => this.causes.show(history.failures) });
+    this.charts = new History({ topic: name, kinds: ['throughput', 'failures', 'lateHeat', 'ranHeat', 'waiting'], onLoad: (history) => this.causes.show(history.failures) });
     this.handler = el('div', { class: 'panel-body', id: 'handler' });
     this.history = el('div', { class: 'panel-body', id: 'history' });
     const later = () => app.refresh();

@@ -146,7 +146,7 @@ export class TopicList {
     if (this.sorted.down) sorted.reverse();
     const wanted = this.filter.value.trim().toLowerCase();
     const idle = sorted.filter((row) => row.isIdle).length;
-    // Some idle topics between others are no wall, and a name that was typed is wanted.
+    // Fold idle topics only if there are more than eight of them and no filter is set.
     const folds = this.isFolded && !wanted && idle > 8;
     let shown = 0;
     for (const row of sorted) {

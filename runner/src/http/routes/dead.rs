@@ -287,7 +287,7 @@ async fn not_dead(
                 .of("id"),
         },
         Some(job) => {
-            let detail = format!("job {id} of {topic} is {}, not dead", job.state.word());
+            let detail = format!("job {id} of {topic} is {}, not dead", job.state.shown());
             Problem::new(NOT_DEAD, detail, remedy).now(Some(job))
         }
     }

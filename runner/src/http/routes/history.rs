@@ -18,8 +18,10 @@ use crate::http::access::{Caller, RequiredScope};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{ServerState, known};
+use crate::observe::counters::{LATE, RAN};
 use crate::observe::failure_reasons::FailureReason;
 use crate::observe::history::{Sample, Window};
+use crate::observe::tally::Tally;
 use crate::report::status::Status;
 
 /// The longest span.
@@ -47,6 +49,8 @@ pub(super) struct HistoryParams {
     steps: Option<u32>,
     /// True to add the attempts of each topic.
     topics: Option<bool>,
+    /// True to add the histograms of lateness and run times.
+    buckets: Option<bool>,
 }
 
 /// What happened recently. Each list has one value for each step, the oldest first.
@@ -54,7 +58,8 @@ pub(super) struct HistoryParams {
 pub(super) struct HistoryResponse {
     /// When the response was made, unix ms by this daemon's clock.
     now_ms: u64,
-    /// When this daemon started to record, by the same clock.
+    /// Since when the steps are known, by the same clock: what lies before was not recorded, or of single topics
+    /// was dropped for want of space.
     since_ms: u64,
     /// The start of the first step.
     from_ms: u64,
@@ -91,12 +96,18 @@ pub(super) struct HistoryResponse {
 }
 
 /// Quantiles of times, interpolated from a histogram.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 struct Quantiles {
     /// Half of the attempts took at most so long.
     p50_ms: Vec<Option<f64>>,
     /// 99 of 100 attempts took at most so long.
     p99_ms: Vec<Option<f64>>,
+    /// With `buckets`: the upper bounds of the histogram's buckets. One more bucket has what is longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bounds_ms: Option<Vec<f64>>,
+    /// With `buckets`: the attempts of each step by bucket; an empty list in steps without attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<Vec<Vec<u32>>>,
 }
 
 /// Why attempts of a topic failed.
@@ -167,8 +178,13 @@ pub(super) async fn show(
         Ok(()) => failures(&server, topic.as_ref(), sees).await,
         Err(_) => Vec::new(),
     };
-    let times = (now_ms, history.since_ms());
-    Ok(Json(HistoryResponse { failures, topics, ..HistoryResponse::of(times, window, &samples) }))
+    let times = (now_ms, history.known_from_ms(window, !is_all));
+    let mut response = HistoryResponse::of(times, window, &samples);
+    if params.buckets == Some(true) {
+        response.late.add_buckets(&samples, &LATE, Tally::late_counts);
+        response.ran.add_buckets(&samples, &RAN, Tally::ran_counts);
+    }
+    Ok(Json(HistoryResponse { failures, topics, ..response }))
 }
 
 fn topic_name(text: &str) -> Result<TopicName, Problem> {
@@ -266,10 +282,12 @@ impl HistoryResponse {
             late: Quantiles {
                 p50_ms: times(|sample| sample.tally.late_ms(0.5)),
                 p99_ms: times(|sample| sample.tally.late_ms(0.99)),
+                ..Quantiles::default()
             },
             ran: Quantiles {
                 p50_ms: times(|sample| sample.tally.ran_ms(0.5)),
                 p99_ms: times(|sample| sample.tally.ran_ms(0.99)),
+                ..Quantiles::default()
             },
             waiting: counted(|sample| sample.waiting),
             overdue_ms: counted(|sample| sample.overdue_ms),
@@ -280,6 +298,18 @@ impl HistoryResponse {
             failures: Vec::new(),
             topics: None,
         }
+    }
+}
+
+impl Quantiles {
+    /// Adds the histogram of each step.
+    fn add_buckets(&mut self, samples: &[Sample], bounds: &[Duration], of: fn(&Tally) -> &[u32]) {
+        let counts = samples.iter().map(|sample| match of(&sample.tally) {
+            none if none.iter().all(|count| *count == 0) => Vec::new(),
+            counts => counts.to_vec(),
+        });
+        self.counts = Some(counts.collect());
+        self.bounds_ms = Some(bounds.iter().map(|bound| bound.as_secs_f64() * 1_000.0).collect());
     }
 }
 
@@ -301,10 +331,26 @@ mod tests {
     }
 
     #[test]
+    fn a_step_has_a_count_for_each_bucket_and_without_attempts_none() {
+        let mut tally = Tally::default();
+        tally.add(3, 2);
+        tally.add(20, 1);
+        let samples = [Sample::default(), Sample::of(tally)];
+        let mut late = Quantiles::default();
+        late.add_buckets(&samples, &LATE, Tally::late_counts);
+        let bounds = late.bounds_ms.unwrap();
+        assert_eq!((bounds.len(), bounds[0], bounds[16]), (17, 0.5, 3_600_000.0));
+        let counts = late.counts.unwrap();
+        assert_eq!((counts[0].len(), counts[1].len()), (0, 18));
+        assert_eq!((counts[1][0], counts[1][17], counts[1][1..17].iter().sum()), (2, 1, 0_u32));
+    }
+
+    #[test]
     fn a_span_and_a_number_of_steps_are_bounded() {
         let read = |span: Option<&str>, steps| {
             let span = span.map(str::to_owned);
-            HistoryParams { topic: None, span, steps, topics: None }.read().ok()
+            let (topic, topics, buckets) = (None, None, None);
+            HistoryParams { topic, span, steps, topics, buckets }.read().ok()
         };
         assert_eq!(read(None, None), Some((600_000, 120)));
         assert_eq!(read(Some("48h"), Some(720)), Some((48 * 3_600_000, 720)));

@@ -48,7 +48,13 @@ impl JobResponse {
         topic: &TopicName,
         job: Job,
     ) -> Result<Self, Problem> {
-        let life = Timeline::read(&server.queue, topic, &job).await?;
+        let mut life = Timeline::read(&server.queue, topic, &job).await?;
+        let watched = server.watched.borrow().clone();
+        let own = watched.iter().find(|watched| watched.topic == topic.as_str());
+        if let Some(serving) = own.and_then(|watched| watched.serving.as_ref()) {
+            let attempts = serving.recent_attempts.of_job(&job.id.to_string());
+            life.add_remembered(&attempts, &server.runner_id);
+        }
         Ok(Self { topic: topic.to_string(), job, life, relatives: None })
     }
 }
@@ -223,7 +229,7 @@ async fn does_not_wait(server: &ServerState, topic: &TopicName, id: &JobId) -> P
         JobState::Done | JobState::Held => "push it again with another id",
         _ => "its state has just changed: get it, and try again",
     };
-    let detail = format!("job {id} of {topic} is {}; nothing was changed", job.state.word());
+    let detail = format!("job {id} of {topic} is {}; nothing was changed", job.state.shown());
     Problem::new(NOT_WAITING, detail, remedy).now(Some(&job))
 }
 

@@ -60,9 +60,9 @@ pub(super) struct PullParams {
 pub(super) struct PullResponse<'a> {
     /// The jobs in order of execution; empty if none fell due within the wait.
     jobs: Vec<LeasedJob<'a>>,
-    /// True if there are none because the topic is paused.
+    /// True if `jobs` is empty because the topic is paused.
     paused: bool,
-    /// True if there are none because the topic is at its rate or at max_running.
+    /// True if `jobs` is empty because the topic is at its rate or at max_running.
     limited: bool,
 }
 

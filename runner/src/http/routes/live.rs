@@ -26,7 +26,7 @@ const LOOKS_MAX: u64 = 10_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct JobListParams {
-    /// Only jobs of this state, in pages: `pending`, `ready`, `blocked`, `unack`, `retry`, `dead` or
+    /// Only jobs of this state, in pages: `pending`, `ready`, `blocked`, `running` (or `unack`), `retry`, `dead` or
     /// `done`. The parameters below need it, except `limit`.
     state: Option<String>,
     /// Maximum number of jobs (per state, if no state is given), 1 to 1000; default: 20.
@@ -136,7 +136,7 @@ impl JobListParams {
             return match alone.into_iter().find(|(_, is_given)| *is_given) {
                 Some((name, _)) => Err(Problem::bad(
                     format!("{name} needs a state"),
-                    "send it with state=pending, ready, blocked, unack, retry, dead or done",
+                    "send it with state=pending, ready, blocked, running, retry, dead or done",
                 )
                 .of(name)),
                 None => Ok(None),

@@ -35,7 +35,7 @@ impl RecentByTopic {
     /// Reads the history.
     pub(super) fn read(server: &ServerState) -> Self {
         let (history, now_ms) = (&server.recorder.history, server.recorder.now_ms());
-        let seconds = now_ms.saturating_sub(history.since_ms()) as f64 / 1_000.0;
+        let seconds = now_ms.saturating_sub(history.began_ms()) as f64 / 1_000.0;
         let seconds = (seconds >= 1.0).then_some(seconds.min(RATE_SECONDS));
         Self { by_topic: history.recent(now_ms), seconds }
     }

@@ -184,7 +184,7 @@ verdict!(
     drop_job,
     "/v1/topics/{topic}/jobs/{id}/drop",
     DropJob,
-    "Drop a leased job that can never succeed: it is buried",
+    "Drop a leased job that can never succeed: it becomes dead",
     |body| Ok((body.token, ConsumerVerdict::Drop { reason: body.reason.unwrap_or_default() }))
 );
 
@@ -292,7 +292,7 @@ fn lost(topic: &TopicName, id: &JobId, job: Option<&Job>) -> Problem {
             lease.holder.as_deref().unwrap_or("an unnamed consumer"),
             lease.expires_at_ms
         ),
-        Some(job) => format!("it is now {}", job.state.word()),
+        Some(job) => format!("it is now {}", job.state.shown()),
     };
     let detail = format!("the lease of {id} in {topic} is lost: {now}; nothing was changed");
     Problem::new(LOST, detail, "extend leases before they expire, or pull with a longer lease")

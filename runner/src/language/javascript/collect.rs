@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::error::SourceError;
 use super::super::position::Position;
-use super::super::sources::Sources;
+use super::super::sources::{IMPORT_MAX, Sources};
 use super::blank;
 use super::program::{Kind, Program, SourceFile};
 use super::reader::{Language, Reader};
@@ -69,6 +69,10 @@ impl Collector<'_> {
             return Err(refused(offset, message));
         }
         for (offset, specifier) in report.imports {
+            if specifier.len() > IMPORT_MAX {
+                let message = format!("an import has more than {IMPORT_MAX} bytes; shorten it");
+                return Err(refused(offset, message));
+            }
             match self.folder.resolve(path, &specifier, Wanted::Import, &mut self.sources.files) {
                 Ok(Resolved::Sdk) => {}
                 Ok(Resolved::File(file)) => self.link(name, specifier, file),
@@ -77,7 +81,8 @@ impl Collector<'_> {
                 }
             }
         }
-        for specifier in report.requires {
+        let requires = report.requires.into_iter().filter(|text| text.len() <= IMPORT_MAX);
+        for specifier in requires {
             let found =
                 self.folder.resolve(path, &specifier, Wanted::Require, &mut self.sources.files);
             // A package may do without what is not there: `require` throws if it is called.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::super::error::SourceError;
 use super::super::position::Position;
-use super::super::sources::Sources;
+use super::super::sources::{IMPORT_MAX, Sources};
 use super::packages;
 use super::program::{Module, Program};
 use super::reader::{Import, Reader};
@@ -101,7 +101,11 @@ fn parent(module: &str) -> Option<&str> {
     module.rsplit_once('.').map(|(package, _)| package)
 }
 
-/// The modules that an import may load: the packages on the way, the module, and what it is asked for.
+/// How many packages may be within each other.
+const DEPTH_MAX: usize = 50;
+
+/// The modules that an import may load: the packages on the way, the module, and what it is asked for. One that no
+/// file can have as its name fails when it is evaluated.
 fn modules(import: &Import, package: Option<&str>) -> Vec<String> {
     let mut base = package.filter(|_| import.level > 0);
     for _ in 1..import.level {
@@ -114,6 +118,9 @@ fn modules(import: &Import, package: Option<&str>) -> Vec<String> {
     let parts = [base.unwrap_or_default(), import.module.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let module = parts.join(".");
+    if module.len() > IMPORT_MAX || module.matches('.').count() >= DEPTH_MAX {
+        return Vec::new();
+    }
     let dots = module.match_indices('.').map(|(at, _)| module[..at].to_owned());
     let mut all: Vec<String> = dots.collect();
     all.extend(import.names.iter().map(|name| format!("{module}.{name}")));
@@ -140,5 +147,9 @@ mod tests {
         assert_eq!(of(2, "m", &["b"], Some("p.q")), ["p", "p.m", "p.m.b"]);
         assert_eq!(of(3, "m", &[], Some("p.q")), [""; 0]);
         assert_eq!(of(1, "m", &[], None), [""; 0]);
+        let deep = vec!["a"; DEPTH_MAX].join(".");
+        assert_eq!(of(0, &deep, &[], None).len(), DEPTH_MAX);
+        assert_eq!(of(0, &format!("{deep}.a"), &[], None), [""; 0]);
+        assert_eq!(of(0, &"a".repeat(IMPORT_MAX + 1), &[], None), [""; 0]);
     }
 }

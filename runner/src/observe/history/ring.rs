@@ -35,7 +35,8 @@ struct Slot {
 struct Open {
     index: u64,
     total: Sample,
-    topics: BTreeMap<TopicId, Sample>,
+    /// In the compact form: whole samples of a thousand topics would take most of the memory.
+    topics: BTreeMap<TopicId, Box<[u8]>>,
 }
 
 impl Ring {
@@ -66,12 +67,48 @@ impl Ring {
     /// Adds to the current step.
     pub(super) fn add(&mut self, topics: &[(Option<TopicId>, Sample)], total: &Sample) {
         self.open.total.merge(total);
-        for (id, sample) in topics {
-            self.open.total.tally.merge(&sample.tally);
-            if let Some(id) = id {
-                self.open.topics.entry(*id).or_default().merge(sample);
-            }
+        topics.iter().for_each(|(_, sample)| self.open.total.tally.merge(&sample.tally));
+        self.open.add(topics);
+    }
+
+    /// Adds to a step that is over; returns whether it is still kept.
+    pub(super) fn add_past(
+        &mut self,
+        index: u64,
+        topics: &[(Option<TopicId>, Sample)],
+        total: &Sample,
+    ) -> bool {
+        if index > self.open.index || index + self.reach <= self.open.index {
+            return false;
         }
+        if index == self.open.index {
+            self.open.total.merge(total);
+            self.open.add(topics);
+            return true;
+        }
+        let at = self.slots.partition_point(|slot| slot.index < index);
+        if self.slots.get(at).is_none_or(|slot| slot.index != index) {
+            self.slots.insert(at, Slot { index, total: [].into(), topics: [].into() });
+        }
+        let slot = &mut self.slots[at];
+        let mut sum = Sample::read(&mut &slot.total[..]);
+        sum.merge(total);
+        slot.total = compact(|to| sum.write(to));
+        if index < self.dropped_before {
+            return true;
+        }
+        let mut by_topic = BTreeMap::new();
+        slot.each_topic(|id, sample| {
+            by_topic.insert(id, *sample);
+        });
+        for (id, sample) in topics.iter().filter_map(|(id, sample)| Some(((*id)?, sample))) {
+            by_topic.entry(id).or_default().merge(sample);
+        }
+        self.detail -= slot.topics.len();
+        slot.topics = compact_topics(&by_topic);
+        self.detail += slot.topics.len();
+        self.drop_detail();
+        true
     }
 
     fn close(&mut self) {
@@ -79,14 +116,22 @@ impl Ring {
         if total.is_empty() && topics.is_empty() {
             return;
         }
-        let (mut total_bytes, mut topic_bytes) = (Vec::new(), Vec::new());
-        total.write(&mut total_bytes);
-        for (id, sample) in topics.iter().filter(|(_, sample)| !sample.is_empty()) {
-            write_number(&mut topic_bytes, u32::from(*id));
-            sample.write(&mut topic_bytes);
+        let topics = compact(|to| {
+            for (id, sample) in topics {
+                write_number(to, u32::from(id));
+                to.extend_from_slice(&sample);
+            }
+        });
+        self.detail += topics.len();
+        if self.slots.len() == self.slots.capacity() {
+            self.slots.reserve_exact(self.slots.len() / 8 + 16);
         }
-        self.detail += topic_bytes.len();
-        self.slots.push_back(Slot { index, total: total_bytes.into(), topics: topic_bytes.into() });
+        self.slots.push_back(Slot { index, total: compact(|to| total.write(to)), topics });
+        self.drop_detail();
+    }
+
+    /// Drops the oldest steps of topics beyond the number of bytes.
+    fn drop_detail(&mut self) {
         let mut at = self.slots.partition_point(|slot| slot.index < self.dropped_before);
         while self.detail > self.detail_max && at < self.slots.len() {
             self.dropped_before = self.slots[at].index + 1;
@@ -108,15 +153,11 @@ impl Ring {
     /// Passes the steps of topics from this time on.
     pub(super) fn topics(&self, from_ms: u64, mut each: impl FnMut(u64, TopicId, &Sample)) {
         for slot in self.slots_since(from_ms) {
-            let mut rest = &slot.topics[..];
-            while !rest.is_empty() {
-                let id = read_number(&mut rest) as TopicId;
-                each(slot.index * self.step_ms, id, &Sample::read(&mut rest));
-            }
+            slot.each_topic(|id, sample| each(slot.index * self.step_ms, id, sample));
         }
         if self.open.index * self.step_ms >= from_ms {
             for (id, sample) in &self.open.topics {
-                each(self.open.index * self.step_ms, *id, sample);
+                each(self.open.index * self.step_ms, *id, &Sample::read(&mut &sample[..]));
             }
         }
     }
@@ -129,7 +170,46 @@ impl Ring {
     /// The memory of the steps in bytes, about.
     pub(super) fn bytes(&self) -> usize {
         let totals: usize = self.slots.iter().map(|slot| slot.total.len()).sum();
-        let open = self.open.topics.len() * (size_of::<Sample>() + size_of::<TopicId>());
+        let entry = 2 * size_of::<(TopicId, Box<[u8]>)>();
+        let open: usize = self.open.topics.values().map(|sample| sample.len() + entry).sum();
         self.slots.capacity() * size_of::<Slot>() + totals + self.detail + open
     }
+}
+
+impl Open {
+    /// Adds to the topics.
+    fn add(&mut self, topics: &[(Option<TopicId>, Sample)]) {
+        for (id, sample) in topics {
+            let Some(id) = id else { continue };
+            let known = self.topics.entry(*id).or_default();
+            let mut sum = Sample::read(&mut &known[..]);
+            sum.merge(sample);
+            *known = compact(|to| sum.write(to));
+        }
+    }
+}
+
+impl Slot {
+    fn each_topic(&self, mut each: impl FnMut(TopicId, &Sample)) {
+        let mut rest = &self.topics[..];
+        while !rest.is_empty() {
+            let id = read_number(&mut rest) as TopicId;
+            each(id, &Sample::read(&mut rest));
+        }
+    }
+}
+
+fn compact(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes.into()
+}
+
+fn compact_topics(topics: &BTreeMap<TopicId, Sample>) -> Box<[u8]> {
+    compact(|to| {
+        for (id, sample) in topics.iter().filter(|(_, sample)| !sample.is_empty()) {
+            write_number(to, u32::from(*id));
+            sample.write(to);
+        }
+    })
 }

@@ -3,8 +3,10 @@
 
 use crate::observe::tally::{COUNTS, Tally};
 
-/// Indices of values that are not counts; they stand behind the counts of a tally.
-const WAITING: usize = COUNTS + 32;
+/// Indices of values that are not counts; they stand behind the counts of a tally, and stay where they are when those
+/// become more: daemons of other versions read them.
+const WAITING: usize = 120;
+const _: () = assert!(COUNTS <= WAITING);
 const OVERDUE: usize = WAITING + 1;
 const REDIS: usize = WAITING + 2;
 const AWAY: usize = WAITING + 3;
@@ -69,6 +71,9 @@ impl Sample {
     pub(super) fn read(from: &mut &[u8]) -> Self {
         let mut sample = Self::default();
         for _ in 0..read_number(from) {
+            if from.is_empty() {
+                break;
+            }
             let (index, value) = (read_number(from) as usize, read_number(from));
             match index {
                 WAITING => sample.waiting = value,

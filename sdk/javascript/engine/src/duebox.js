@@ -74,6 +74,9 @@ function verdictOf(returned) {
   return 1;
 }
 
+const STREAMS = "a body is read and sent whole";
+const EVENTS = "call a function; an AbortSignal has its own listeners";
+
 /** What Node and browsers have and a handler does not. */
 const MISSING = {
   require: "use import",
@@ -82,9 +85,22 @@ const MISSING = {
   Buffer: "use Uint8Array with TextEncoder and TextDecoder",
   __dirname: "a handler has no files",
   __filename: "a handler has no files",
+  global: "use globalThis",
   XMLHttpRequest: "use fetch",
   WebSocket: "use fetch",
   Worker: "a handler runs on one thread",
+  Request: "pass the URL and the options to fetch",
+  FormData: "send a URLSearchParams, or write the multipart body yourself",
+  Blob: "use Uint8Array",
+  File: "use Uint8Array",
+  ReadableStream: STREAMS,
+  WritableStream: STREAMS,
+  TransformStream: STREAMS,
+  Event: EVENTS,
+  EventTarget: EVENTS,
+  setImmediate: "use setTimeout or queueMicrotask",
+  Intl: "format numbers and dates in the handler; local time is UTC",
+  WebAssembly: "build the module as a handler of its own",
 };
 
 /** The message of an error. A name that a handler does not have is reported with what to use instead. */

@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
             self.digits()?;
         }
         let text = &self.text[start..self.at];
-        // Minus zero is no integer.
+        // Minus zero is not an integer.
         if is_integer && text.len() < 10 && text != "-0" {
             return text.parse().ok().map(|number: i32| qjs::JS_MKVAL(qjs::JS_TAG_INT, number));
         }

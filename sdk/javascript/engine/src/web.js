@@ -7,8 +7,12 @@ class Headers {
   /** The values of set-cookie, which cannot be told apart once they are joined. */
   #cookies = [];
   constructor(from = {}) {
-    const entries = from instanceof Headers || Array.isArray(from) ? from : Object.entries(from);
-    for (const [name, value] of entries) this.append(name, value);
+    if (typeof from !== "object" || from === null) throw new TypeError(`headers are an object or pairs, not ${inspect(from)}`);
+    for (const pair of Symbol.iterator in from ? from : Object.entries(from)) {
+      const parts = [...pair];
+      if (parts.length !== 2) throw new TypeError(`a header is a name and a value, not ${inspect(pair)}`);
+      this.append(...parts);
+    }
   }
   append(name, value) {
     const before = this.get(name);
@@ -39,12 +43,27 @@ class Headers {
 
 class Response {
   #body;
-  constructor(content = "", { status = 200, headers = {}, url = "" } = {}) {
-    this.#body = typeof content === "string" ? host.encode(text(content)) : bytesOf(content);
+  constructor(content, { status = 200, statusText = "", headers = {}, url = "" } = {}) {
+    const sent = content ?? "";
+    this.#body = typeof sent === "string" ? host.encode(text(sent)) : bytesOf(sent);
     this.status = status;
+    /** Empty in a response of a server, as with HTTP/2. */
+    this.statusText = text(statusText);
     this.url = url;
     this.headers = new Headers(headers);
     this.bodyUsed = false;
+  }
+  static json(value, options = {}) {
+    const content = JSON.stringify(value);
+    if (content === undefined) throw new TypeError(`Response.json cannot write ${inspect(value)} as JSON`);
+    const headers = new Headers(options.headers);
+    if (!headers.has("content-type")) headers.set("content-type", "application/json");
+    return new Response(content, { ...options, headers });
+  }
+  clone() {
+    if (this.bodyUsed) throw new TypeError("a response is cloned before its body is read");
+    const { status, statusText, headers, url } = this;
+    return new Response(this.#body.slice(), { status, statusText, headers, url });
   }
   get ok() { return this.status >= 200 && this.status < 300; }
   /** The milliseconds that the server asks to wait, if it does. */
@@ -288,6 +307,10 @@ class TextDecoder {
   }
 }
 
+/** Also `__proto__` becomes a property of the object itself. */
+const setOwn = (object, key, value) =>
+  Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
+
 function structuredClone(value) {
   const seen = new Map();
   const copy = (from) => {
@@ -321,7 +344,7 @@ function structuredClone(value) {
       return to;
     }
     const to = keep(Array.isArray(from) ? new Array(from.length) : {});
-    for (const key of Object.keys(from)) to[key] = copy(from[key]);
+    for (const key of Object.keys(from)) setOwn(to, key, copy(from[key]));
     return to;
   };
   return copy(value);

@@ -1,7 +1,7 @@
 //! Random numbers: all that Rust code draws comes from the host.
 //!
 //! Invariant: a job draws none that another job of the snapshot drew. What was seeded while the program was
-//! evaluated is seeded again (`begin_job`, and `_begin_job` in `python/_duebox_start.py`).
+//! evaluated is seeded again (`begin_job`, and `begin_job` in `python/_duebox_system.py`).
 
 use duebox_engine_abi as abi;
 

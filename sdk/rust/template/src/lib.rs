@@ -1,15 +1,17 @@
-//! The handler of the topic "hello": it greets the name in the payload, and keeps the greeting as the job's result.
+//! The handler of the topic "hello": it greets the name in the payload, sends the greeting to an API if the configuration
+//! names one, and keeps it as the job's result.
 
-use std::time::Duration;
-
-use duebox_sdk::{Job, Verdict, info};
-use serde::Deserialize;
+use duebox_sdk::{Job, Verdict, http, info};
+use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
 struct Greeting {
     name: String,
-    #[serde(default)]
-    asleep: bool,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    text: &'a str,
 }
 
 duebox_sdk::handler!(handle);
@@ -18,11 +20,15 @@ fn handle(job: Job) -> Result<Verdict, Verdict> {
     // No retry can help with a malformed payload, so the job is dead at once, with the reason.
     let greeting: Greeting = job.json().map_err(Verdict::drop)?;
     let word = job.config("greeting").unwrap_or("Hello".to_owned());
-    // It may help to try again, here after a minute. A panic is tried again too, after the backoff.
-    if greeting.asleep {
-        return Ok(Verdict::retry_after(Duration::from_secs(60), "asleep"));
-    }
     let text = format!("{word}, {}!", greeting.name);
+    if let Some(api) = job.config("api") {
+        // An API that cannot be reached is a nack: `?` makes one of any error, and so does a panic.
+        let response = http::Request::post(&api).json(&Message { text: &text })?.send()?;
+        // Busy (429, 5xx) is a nack until its Retry-After, refused (another 4xx) a drop.
+        if !response.is_success() {
+            return Ok(response.verdict());
+        }
+    }
     info!("{text} (attempt {} of {})", job.attempt(), job.max_attempts());
     job.set_result(&text)?;
     Ok(Verdict::Ack)
@@ -30,6 +36,8 @@ fn handle(job: Job) -> Result<Verdict, Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use duebox_sdk::testing::TestJob;
 
@@ -38,5 +46,17 @@ mod tests {
         let run = TestJob::new(r#"{"name":"Ada"}"#).config("greeting", "Moin").run(handle);
         assert_eq!(run.verdict, Verdict::Ack);
         assert_eq!(run.logs[0].1, "Moin, Ada! (attempt 1 of 8)");
+    }
+
+    #[test]
+    fn an_api_that_is_busy_is_asked_again_when_it_says_so() {
+        let busy = |_: &http::Request| Ok(http::Response::new(503).with_header("retry-after", "7"));
+        let job = TestJob::new(r#"{"name":"Ada"}"#)
+            .config("api", "https://api.example.com/")
+            .server(busy);
+        let run = job.run(handle);
+        let late = Verdict::retry_after(Duration::from_secs(7), "the server answered 503");
+        assert_eq!(run.verdict, late);
+        assert_eq!(run.requests[0].body_bytes(), br#"{"text":"Hello, Ada!"}"#);
     }
 }

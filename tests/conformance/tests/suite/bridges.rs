@@ -70,10 +70,19 @@ def handle(value):
 }
 
 /// Runs a property: the same cases each time, or as many as the environment asks for.
-fn holds<S: Strategy>(cases: S, property: impl Fn(S::Value) -> TestCaseResult) {
+pub(crate) fn holds<S: Strategy>(cases: S, property: impl Fn(S::Value) -> TestCaseResult) {
+    holds_in(1, cases, property);
+}
+
+/// The same with a part of the cases, where each takes long.
+pub(crate) fn holds_in<S: Strategy>(
+    part: u32,
+    cases: S,
+    property: impl Fn(S::Value) -> TestCaseResult,
+) {
     let asked = std::env::var("DUEBOX_BRIDGE_CASES").ok().and_then(|cases| cases.parse().ok());
-    let config =
-        Config { cases: asked.unwrap_or(CASES), failure_persistence: None, ..Config::default() };
+    let count = asked.unwrap_or(CASES).div_ceil(part);
+    let config = Config { cases: count, failure_persistence: None, ..Config::default() };
     let mut runner = match asked {
         Some(_) => TestRunner::new(config),
         None => {

@@ -8,17 +8,12 @@ use duebox_sandbox::Instances;
 const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
 const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
 const WARM: Instances = Instances { snapshot: false, jobs_each: 50 };
-/// Files of cases that a language leaves out: requests of the C header follow no redirects.
-const LEFT_OUT: [(&str, &str); 1] = [("c", "http_redirects")];
 const WARM_SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 50 };
 
 fn passes(language: &str, instances: Instances) {
     let (mut modules, services) = (BTreeMap::new(), services());
     let mut faults = Vec::new();
     for case in cases() {
-        if LEFT_OUT.contains(&(language, &case.file)) {
-            continue;
-        }
         let handler = format!("{}-{language}", case.handler);
         // The other handlers must load without these grants: their modules import nothing of the
         // kind.

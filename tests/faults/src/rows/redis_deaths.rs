@@ -30,11 +30,12 @@ pub(super) fn killed_always(context: &Context) -> anyhow::Result<Outcome> {
 
 pub(super) fn killed_everysec(context: &Context) -> anyhow::Result<Outcome> {
     let mut scene = start(context, append_only("everysec"), Policy::lost_data())?;
-    for _ in 0..context.times(50, 4) {
-        scene.pause(100..700);
-        let from = Instant::now().checked_sub(SECOND).context("the machine has just started")?;
+    for _ in 0..context.times(12, 2) {
+        // What is pushed longer than a second before the kill must survive.
+        scene.pause(2_500..4_000);
+        let at = Instant::now();
         kill(&mut scene, |_| Ok(()))?;
-        scene.ledger.data_lost(from, Instant::now());
+        scene.ledger.data_lost(before(at, SECOND)?, at);
     }
     Ok(Outcome::Judged(Box::new(scene.finish()?)))
 }
@@ -43,8 +44,8 @@ pub(super) fn truncated_file(context: &Context) -> anyhow::Result<Outcome> {
     let args = [append_only("always"), vec!["--aof-load-truncated".to_owned(), "yes".to_owned()]];
     let mut scene = start(context, args.concat(), Policy::lost_data())?;
     for number in 0..context.times(10, 2) {
-        scene.pause(1_000..2_000);
-        let from = Instant::now().checked_sub(TAIL).context("the machine has just started")?;
+        scene.pause(4_000..6_000);
+        let at = Instant::now();
         let bytes = scene.rng.u64(1..TAIL_BYTES);
         kill(&mut scene, |dir| {
             let file = append_only_file(dir)?;
@@ -53,7 +54,7 @@ pub(super) fn truncated_file(context: &Context) -> anyhow::Result<Outcome> {
             // Half of them are repaired by the tool first.
             if number % 2 == 1 { repair(&file) } else { Ok(()) }
         })?;
-        scene.ledger.data_lost(from, Instant::now());
+        scene.ledger.data_lost(before(at, TAIL)?, at);
     }
     Ok(Outcome::Judged(Box::new(scene.finish()?)))
 }
@@ -61,18 +62,23 @@ pub(super) fn truncated_file(context: &Context) -> anyhow::Result<Outcome> {
 pub(super) fn older_snapshot(context: &Context) -> anyhow::Result<Outcome> {
     let mut scene = start(context, Vec::new(), Policy::lost_data())?;
     for _ in 0..context.times(5, 1) {
-        scene.pause(500..1_500);
+        scene.pause(3_000..4_500);
         let from = Instant::now();
         scene.redis.cli(&["SAVE"]);
         scene.pause(1_000..3_000);
+        let at = Instant::now();
         kill(&mut scene, |_| Ok(()))?;
-        scene.ledger.data_lost(from, Instant::now());
+        scene.ledger.data_lost(from, at);
     }
     Ok(Outcome::Judged(Box::new(scene.finish()?)))
 }
 
 fn start(context: &Context, redis: Vec<String>, policy: Policy) -> anyhow::Result<Scene> {
     Scene::start(context, Setting { redis, lease_ms: 3_000, policy, ..Setting::default() })
+}
+
+fn before(at: Instant, time: Duration) -> anyhow::Result<Instant> {
+    at.checked_sub(time).context("the machine has just started")
 }
 
 /// Kills Redis, changes its data, and starts it again after a while.

@@ -2,9 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+
 use crate::judge::Policy;
 use crate::scene::{Context, Scene, Setting};
 use crate::table::Outcome;
+
+/// The longest that a job of the load stays in Redis: it has run before a flush that comes later.
+const STAY: Duration = Duration::from_secs(1);
 
 fn setting() -> Setting {
     Setting { lease_ms: 3_000, ..Setting::default() }
@@ -47,12 +52,13 @@ pub(super) fn scripts_flushed(context: &Context) -> anyhow::Result<Outcome> {
 }
 
 pub(super) fn flushed(context: &Context) -> anyhow::Result<Outcome> {
-    let began = Instant::now();
     let mut scene = Scene::start(context, Setting { policy: Policy::lost_data(), ..setting() })?;
     for _ in 0..context.times(5, 1) {
-        scene.pause(500..1_500);
+        scene.pause(3_000..5_000);
+        let at = Instant::now();
         scene.redis.cli(&["FLUSHALL"]);
-        scene.ledger.data_lost(began, Instant::now());
+        let from = at.checked_sub(STAY).context("the machine has just started")?;
+        scene.ledger.data_lost(from, at);
         scene.ledger.fault_ended();
     }
     Ok(Outcome::Judged(Box::new(scene.finish()?)))

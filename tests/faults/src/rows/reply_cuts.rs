@@ -8,11 +8,14 @@ use duebox_harness::eventually;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 
+use self::direct::{Call, Direct};
 use crate::judge::Policy;
 use crate::ledger::{Answer, Name};
 use crate::plan::{CHILDREN, PULLED, WORK, child_of};
 use crate::scene::{Context, Scene, Setting};
 use crate::table::Outcome;
+
+mod direct;
 
 /// Short, so that a job of some hundred ms renews it.
 const LEASE_MS: u64 = 1_000;
@@ -41,6 +44,8 @@ enum Drive {
     List,
     Pause,
     Reload,
+    /// Called through the library.
+    Direct(Call),
 }
 
 const VERBS: &[(&str, Drive)] = &[
@@ -62,6 +67,29 @@ const VERBS: &[(&str, Drive)] = &[
     ("operate/list", Drive::List),
     ("operate/pause", Drive::Pause),
     ("topic/configure", Drive::Reload),
+    ("topic/locate", Drive::Direct(Call::Split)),
+    ("topic/forget_shards", Drive::Direct(Call::ForgetShards)),
+    ("produce/trim_outbox", Drive::Direct(Call::Relay)),
+    ("operate/requeue", Drive::Direct(Call::Requeue)),
+    ("operate/list_state", Drive::Direct(Call::ListState)),
+    ("operate/record", Drive::Direct(Call::Record)),
+    ("operate/prune", Drive::Direct(Call::Prune)),
+    ("operate/prune_recordings", Drive::Direct(Call::Prune)),
+    ("operate/prune_records", Drive::Direct(Call::Maintain)),
+    ("operate/prune_ticks", Drive::Direct(Call::Maintain)),
+    ("store/prune", Drive::Direct(Call::Maintain)),
+    ("store/get", Drive::Direct(Call::Get)),
+    ("store/set", Drive::Direct(Call::Set)),
+    ("store/delete", Drive::Direct(Call::Delete)),
+    ("doctor/types", Drive::Direct(Call::Examine)),
+    ("doctor/stage", Drive::Direct(Call::Examine)),
+    ("doctor/side", Drive::Direct(Call::Examine)),
+    ("doctor/permits", Drive::Direct(Call::Examine)),
+    ("doctor/blocked", Drive::Direct(Call::Examine)),
+    ("doctor/jobs", Drive::Direct(Call::Examine)),
+    ("doctor/ended", Drive::Direct(Call::Examine)),
+    ("doctor/kv", Drive::Direct(Call::Examine)),
+    ("doctor/outbox", Drive::Direct(Call::Repair)),
 ];
 
 struct Walk<'s> {
@@ -69,6 +97,7 @@ struct Walk<'s> {
     scene: &'s Scene,
     address: SocketAddr,
     client: Client,
+    direct: Direct<'s>,
     jobs: u64,
 }
 
@@ -84,7 +113,8 @@ pub(super) fn walked(context: &Context) -> anyhow::Result<Outcome> {
     };
     let scene = Scene::start(context, setting)?;
     let (address, client) = (scene.fleet.address(0)?, Client::new());
-    let mut walk = Walk { context, scene: &scene, address, client, jobs: 0 };
+    let direct = Direct::connect(&context.runtime, &scene.redis, &scene.proxy()?.url())?;
+    let mut walk = Walk { context, scene: &scene, address, client, direct, jobs: 0 };
     let (mut cuts, mut problems) = (Vec::new(), Vec::new());
     for (verb, drive) in VERBS {
         match walk.verb(verb, *drive) {
@@ -146,6 +176,7 @@ impl Walk<'_> {
                 std::thread::sleep(Duration::from_millis(300));
                 Ok(())
             }
+            Drive::Direct(call) => self.direct.drive(call, self.jobs),
             Drive::Pending => self.cancels(&id("cancelled"), Duration::from_millis(300)),
             Drive::Cancel => self.cancels(&id("cancelled"), Duration::ZERO),
             Drive::RunNow => {
@@ -269,5 +300,19 @@ impl Walk<'_> {
             let response = request.send().await?;
             Ok((response.status(), response.text().await?))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_has_every_script() {
+        let mut of_row: Vec<&str> = VERBS.iter().map(|(verb, _)| *verb).collect();
+        let mut all: Vec<&str> = duebox_queue::script_paths().collect();
+        of_row.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(of_row, all);
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn two(context: &Context) -> anyhow::Result<Outcome> {
     let Some(old) = std::env::var_os("DUEBOX_OLD_BINARY").map(PathBuf::from) else {
         return Ok(Outcome::Skipped("DUEBOX_OLD_BINARY does not name an older daemon".to_owned()));
     };
-    ensure!(old.is_file(), "DUEBOX_OLD_BINARY: {} is no file", old.display());
+    ensure!(old.is_file(), "DUEBOX_OLD_BINARY: {} is not a file", old.display());
     let policy = Policy::dead_runners(Duration::from_secs(2));
     let mut scene = Scene::prepare(context, &Setting { policy, ..Setting::default() })?;
     let old = scene.fleet.add_binary(&old, &[])?;

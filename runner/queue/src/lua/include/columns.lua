@@ -1,7 +1,7 @@
--- Jobs are held in columns, each of which Redis has read as it is: `ids`; `dues`, where there is none that of
--- the job before holds; `payloads`, in parts; and, unless no job of the topic has any, `options` and `attempts`.
+-- Jobs are held in columns, as Redis returned them: `ids`; `dues` (a missing entry repeats the previous one);
+-- `payloads`, in parts; and `options` and `attempts` if any job of the topic has them.
 
--- The same jobs without those of these numbers.
+-- Returns the jobs without those at the given positions.
 local function without(jobs, dropped)
   if not next(dropped) then return jobs end
   local kept, payloads, i, due = { ids = {}, dues = {}, options = {}, attempts = {} }, {}, 0, nil

@@ -1,7 +1,7 @@
--- The scores, as text, of ids in the order of their scores. Where there is none, that of the id before holds:
--- it is of the same millisecond. Reading a score costs Redis 7.0 as much as anything else it does with a job,
--- and jobs pushed together are due together: between two scores of a millisecond it is not read. Where scores
--- differ, or ids are few, `read_all` returns ids and scores, which alternate.
+-- Returns the scores, as text, of ids that are ordered by score. A missing score equals the one before it, up to
+-- the fraction of a millisecond. Reading a score is one of the most expensive things that Redis 7.0 does with a
+-- job, and jobs pushed together are due together, so a score between two of the same millisecond is not read.
+-- If many scores differ, or ids are few, `read_all` reads all of them (ids and scores alternate).
 local FEW = 4
 local function scores_in_order(key, ids, read_all)
   local scores, asked, asked_max, are_known = {}, 0, 2 + #ids / 8, true

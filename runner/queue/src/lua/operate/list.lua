@@ -18,12 +18,12 @@ local list, newest, class = lists[ARGV[1] or ''], ARGV[2] == 'newest', ARGV[3] o
 local since, latest = read_whole(ARGV[4], 0, TIME_MAX), read_whole(ARGV[5], 0, TIME_MAX)
 local seen_at, seen, n = ARGV[6] or '', ARGV[7] or '', read_whole(ARGV[8], 1, BATCH_MAX)
 
-if not list then return refuse('list knows the dead and the done') end
-if not newest and ARGV[2] ~= 'oldest' then return refuse('list goes from the newest or the oldest') end
-if not string.find(class, '^[a-z_]*$') then return refuse('list knows no such class') end
-if not since or not latest then return refuse('list takes a span of time in ms') end
+if not list then return refuse('list takes dead or done') end
+if not newest and ARGV[2] ~= 'oldest' then return refuse('the order of list is newest or oldest') end
+if not string.find(class, '^[a-z_]*$') then return refuse('the class of list has letters a to z and _') end
+if not since or not latest then return refuse('list takes a start and an end in ms') end
 if seen_at ~= '' and not read_whole(seen_at, 0, TIME_MAX) then
-  return refuse('list goes on behind a time in ms and an id')
+  return refuse('the cursor of list is a time in ms and an id')
 end
 if not n then return refuse('list takes 1 to 1000 jobs') end
 local entries, infos = list[1], list[2]

@@ -27,10 +27,10 @@ local states = {
 local state, seen_at, seen = states[ARGV[1] or ''], ARGV[2] or '', ARGV[3] or ''
 local n, start, name, value = read_whole(ARGV[4], 1, BATCH_MAX), ARGV[5] or '', ARGV[6] or '', ARGV[7] or ''
 
-if not state or #ARGV > 7 then return refuse('there is no list of this state') end
+if not state or #ARGV > 7 then return refuse('a list takes a known state and seven arguments') end
 local seen_score = tonumber(seen_at)
 if seen_at ~= '' and (not seen_score or seen_score ~= seen_score) then
-  return refuse('a list goes on behind a score and a member')
+  return refuse('the cursor of a list is a score and a member')
 end
 if not n then return refuse('a list takes 1 to 1000 jobs') end
 if name ~= '' and not state.options then return refuse('done jobs keep no headers') end

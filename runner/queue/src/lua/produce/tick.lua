@@ -2,8 +2,8 @@
 -- caller expects, and moves on with the push.
 --
 -- KEYS  ticks jobs opts pending ready blocked:at unack retry unique meta
--- ARGV  schedule, its line, until when its ticks are dealt with as the caller knows it ('' if never),
---       until when they are now, payload, then the times of the ticks, all in unix ms
+-- ARGV  schedule, its line, the time up to which its ticks are handled as the caller knows it ('' if never),
+--       the new such time, payload, then the times of the ticks, all in unix ms
 -- Returns ok and a word for each tick: pushed, kept (live), held (done, and held as unique);
 --         taken and what is so: until, the line; early and the ms until `until`
 -- @include now
@@ -16,7 +16,7 @@ local count = #ARGV - 5
 
 local until_ms = read_whole(until_text, DUE_MIN, DUE_MAX)
 if schedule == '' or not until_ms then
-  return refuse('tick takes a schedule and the unix ms until which its ticks are dealt with')
+  return refuse('tick takes a schedule and the unix ms up to which its ticks are handled')
 end
 if expected ~= '' and not read_whole(expected, DUE_MIN, DUE_MAX) then
   return refuse('tick expects unix ms or nothing')
@@ -28,7 +28,7 @@ local ids, seen = {}, {}
 for i = 1, count do
   local time = ARGV[5 + i]
   if not read_whole(time, DUE_MIN, until_ms) or seen[time] then
-    return refuse('tick ' .. i .. ' is no time, is after the end, or comes twice')
+    return refuse('tick ' .. i .. ' is invalid, after the end, or repeated')
   end
   seen[time] = true
   ids[i] = schedule .. '@' .. time

@@ -19,7 +19,7 @@ for i = 1, count do
   local token, delta_ms = ARGV[3 * i], read_whole(ARGV[3 * i + 1], 1, LEASE_MAX_MS)
   ids[i] = ARGV[3 * i - 1]
   if not string.match(token, '^%d+$') then
-    return refuse('the token of lease ' .. i .. ' is no whole number')
+    return refuse('the token of lease ' .. i .. ' is not a whole number')
   end
   if not delta_ms then
     return refuse('lease ' .. i .. ' is to be extended by 1 ms to one day')

@@ -18,17 +18,7 @@
 --         no limits: the topic must have some, so Redis has lost them
 -- @include now
 -- @include number
--- @include option
--- @include order
 -- @include limits
--- @include failures
--- @include wake
--- @include permits
--- @include bury
--- @include scores
--- @include columns
--- @include tokens
--- @include types
 
 -- 1. Parse.
 local jobs_max, lease_ms, call_id = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 1, LEASE_MAX_MS), ARGV[3]
@@ -42,6 +32,40 @@ if not bytes_max or not min_age or not expired_info then
   return refuse('lease needs a bound of bytes, a least age and the info of expired jobs')
 end
 if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at once') end
+
+local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
+
+local repeated_token = redis.call('ZSCORE', HOLDERS, call_id)
+local is_repeated = repeated_token and tonumber(repeated_token) > now_us
+
+-- `max_running` leaves this call less than it asks for: the end of a lease wakes sleeping runners.
+local is_short_of_room = false
+-- A call that leases nothing writes nothing but this.
+local function lease_nothing(reply)
+  forget_expired_calls()
+  if is_short_of_room then redis.call('HSET', META, 'waiting', 1) end
+  return reply
+end
+local ready_count = 0
+if not is_repeated then
+  if limits.paused then return lease_nothing({ 'paused' }) end
+  local has_limits = limits.per_key > 0 or limits.max_running > 0 or limits.rate_us or limits.ttl > 0
+    or limits.priorities_share
+  if ARGV[8] == '1' and not has_limits then return lease_nothing({ 'no limits' }) end
+  ready_count = redis.call('ZCARD', READY)
+  if ready_count == 0 then return lease_nothing({ 'empty', '' }) end
+end
+-- What is included from here on is needed only where something is leased: most of a call's time goes there.
+-- @include option
+-- @include order
+-- @include failures
+-- @include wake
+-- @include permits_if_any
+-- @include bury
+-- @include scores
+-- @include columns
+-- @include tokens
+-- @include types
 
 -- Replaces the admission time of jobs that hold a permit by their due time.
 local function true_dues(ids, dues)
@@ -119,11 +143,8 @@ local function return_permits(ids)
   for _, id in ipairs(ids) do return_permit(id) end
 end
 
-local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
-
 -- A repeated call.
-local repeated_token = redis.call('ZSCORE', HOLDERS, call_id)
-if repeated_token and tonumber(repeated_token) > now_us then
+if is_repeated then
   expect_failures()
   expect_permits()
   local ids, dues, leased_at_once = {}, {}, 0
@@ -160,21 +181,7 @@ if repeated_token and tonumber(repeated_token) > now_us then
   return reply
 end
 
--- 2. Decide. A call that leases nothing writes nothing but these.
--- `max_running` leaves this call less than it asks for: the end of a lease wakes sleeping runners.
-local is_short_of_room = false
-local function lease_nothing(reply)
-  forget_expired_calls()
-  if is_short_of_room then redis.call('HSET', META, 'waiting', 1) end
-  return reply
-end
-if limits.paused then return lease_nothing({ 'paused' }) end
-local has_limits = limits.per_key > 0 or limits.max_running > 0 or limits.rate_us or limits.ttl > 0
-  or limits.priorities_share
-if ARGV[8] == '1' and not has_limits then return lease_nothing({ 'no limits' }) end
-local ready_count = redis.call('ZCARD', READY)
-if ready_count == 0 then return lease_nothing({ 'empty', '' }) end
-
+-- 2. Decide.
 -- How many jobs the limits of the topic let this call have.
 local room = jobs_max
 if limits.max_running > 0 then

@@ -10,14 +10,6 @@
 -- Returns moved, skipped, more (0 or 1), next due in ms or '', bad, now in µs
 -- @include now
 -- @include number
--- @include limits
--- @include failures
--- @include ready
--- @include order
--- @include permits
--- @include bury
--- @include scores
--- @include types
 
 -- 1. Parse.
 local jobs_max, skip = read_whole(ARGV[1], 1, BATCH_MAX), read_whole(ARGV[2], 0, TIME_MAX)
@@ -28,10 +20,85 @@ end
 if ARGV[3] ~= 'dead' and ARGV[3] ~= 'discard' then
   return refuse('promote puts bad due times to dead, or discards them')
 end
+
 -- 2. Decide and write, in three steps: invalid due times, then retry, then pending. A step reads what the
 -- one before has left, and each step reads everything it needs before it writes.
 local now, after_now = whole(now_ms), whole(now_ms + 1)
 local moved, skipped, more, bad_count = 0, 0, 0, 0
+
+-- The score at a rank, from 0, as a number and as text; nil if the stage is empty.
+local function score_at(stage, rank)
+  local found = redis.call('ZRANGE', stage, rank, rank, 'WITHSCORES')
+  return tonumber(found[2] or ''), found[2]
+end
+local pending_first, pending_first_text = score_at(PENDING, 0)
+local has_bad_dues = pending_first and (pending_first < DUE_MIN or score_at(PENDING, -1) > DUE_MAX)
+local retry_first, retry_first_text = score_at(RETRY, 0)
+
+local next_due = ''
+local function note_due(due)
+  local ms = due and math.floor(tonumber(due))
+  if ms and (next_due == '' or ms < tonumber(next_due)) then next_due = whole(ms) end
+end
+-- The first valid time that is not due yet.
+local function note_first_due(stage, score, score_text, latest)
+  if not score then return end
+  if score < now_ms + 1 then
+    local latest_text = latest == math.huge and '+inf' or whole(latest)
+    note_due(redis.call('ZRANGEBYSCORE', stage, after_now, latest_text, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  elseif score <= latest then
+    note_due(score_text)
+  end
+end
+-- Notes and returns what comes next: every call ends with this.
+local function report()
+  note_first_due(PENDING, pending_first, pending_first_text, DUE_MAX)
+  note_first_due(RETRY, retry_first, retry_first_text, math.huge)
+  local waited_for = redis.call('HGET', META, 'wake') or ''
+  if next_due ~= waited_for then
+    if next_due == '' then
+      redis.call('HDEL', META, 'wake')
+    else
+      redis.call('HSET', META, 'wake', next_due)
+    end
+  end
+  return { moved, skipped, more, next_due, bad_count, whole(now_us) }
+end
+
+-- Most calls find nothing due, and need nothing of what follows.
+local function is_due(score) return score and score < now_ms + 1 end
+if not has_bad_dues and not is_due(pending_first) and not is_due(retry_first) then return report() end
+
+-- Moves a few due jobs where no rule applies, no job has options and none has failed: under their old scores. Only
+-- where strings are compared by their bytes: elsewhere jobs of one score would get others. False if it moved none.
+local FEW_JOBS = 4
+local function move_plain()
+  if has_bad_dues or retry_first or jobs_max <= FEW_JOBS or not ('B' < 'a') then return false end
+  if redis.call('EXISTS', OPTS, ATTEMPTS, ERRORS, BLOCKED, BLOCKED_AT, TURNS, TURNS_OF) > 0 then return false end
+  if (tonumber(redis.call('HGET', META, 'per_key') or '') or 0) > 0 then return false end
+  local due = redis.call('ZRANGEBYSCORE', PENDING, '-inf', '(' .. after_now, 'WITHSCORES', 'LIMIT', skip, FEW_JOBS + 1)
+  if #due == 0 or #due > 2 * FEW_JOBS then return false end
+  local ids, to_ready = {}, {}
+  for i = 1, #due, 2 do
+    if redis.call('ZSCORE', UNACK, due[i]) then return false end
+    ids[#ids + 1], to_ready[i], to_ready[i + 1] = due[i], due[i + 1], due[i]
+  end
+  -- This refuses another type before anything is written.
+  redis.call('ZCARD', READY)
+  redis.call('ZREM', PENDING, unpack(ids))
+  redis.call('ZADD', READY, unpack(to_ready))
+  moved = #ids
+  return true
+end
+if move_plain() then return report() end
+-- @include limits
+-- @include failures
+-- @include ready
+-- @include order
+-- @include permits_if_any
+-- @include bury
+-- @include scores
+-- @include types
 
 local are_types_checked = false
 local function expect_types()
@@ -59,7 +126,7 @@ local function bury_bad_dues(from, to)
         payload = payload,
         options = redis.call('HGET', OPTS, id),
         info = '{"class":"bad_due","reason":"the due time ' .. due
-          .. ' is no unix time in milliseconds"}',
+          .. ' is not a unix time in milliseconds"}',
       }
     end
   end
@@ -80,19 +147,13 @@ local function bury_bad_dues(from, to)
   bad_count = bad_count + #ids
   if #ids == limit then more = 1 end
 end
--- The score at a rank, from 0, as a number and as text; nil if the stage is empty.
-local function score_at(stage, rank)
-  local found = redis.call('ZRANGE', stage, rank, rank, 'WITHSCORES')
-  return tonumber(found[2] or ''), found[2]
-end
-local pending_first, pending_first_text = score_at(PENDING, 0)
-if pending_first and (pending_first < DUE_MIN or score_at(PENDING, -1) > DUE_MAX) then
+if has_bad_dues then
   bury_bad_dues('-inf', '(0')
   bury_bad_dues('(0', '(' .. whole(DUE_MIN))
   bury_bad_dues('(' .. whole(DUE_MAX), '+inf')
   pending_first, pending_first_text = score_at(PENDING, 0)
+  retry_first, retry_first_text = score_at(RETRY, 0)
 end
-local retry_first, retry_first_text = score_at(RETRY, 0)
 
 -- Puts due jobs into ready; ids and due times are in the order of their stage, which they keep. A job without
 -- a due time has that of the one before.
@@ -127,7 +188,7 @@ end
 -- Up to `most` due ids of a stage after the first `skipped`, and their due times. `first_score` is the lowest
 -- score of the stage.
 local function due_in(stage, first_score, skipped, most)
-  if not first_score or math.floor(first_score) > now_ms then return {} end
+  if not is_due(first_score) then return {} end
   local function read(...)
     return redis.call('ZRANGEBYSCORE', stage, '-inf', '(' .. after_now, 'LIMIT', skipped, most, ...)
   end
@@ -191,30 +252,5 @@ if #ids > 0 then
   if #ids == pending_max then more = 1 end
 end
 
--- 3. Report what comes next.
-local next_due = ''
-local function note_due(due)
-  local ms = due and math.floor(tonumber(due))
-  if ms and (next_due == '' or ms < tonumber(next_due)) then next_due = whole(ms) end
-end
--- The first valid time that is not due yet.
-local function note_first_due(stage, score, score_text, latest)
-  if not score then return end
-  if score < now_ms + 1 then
-    local latest_text = latest == math.huge and '+inf' or whole(latest)
-    note_due(redis.call('ZRANGEBYSCORE', stage, after_now, latest_text, 'WITHSCORES', 'LIMIT', 0, 1)[2])
-  elseif score <= latest then
-    note_due(score_text)
-  end
-end
-note_first_due(PENDING, pending_first, pending_first_text, DUE_MAX)
-note_first_due(RETRY, retry_first, retry_first_text, math.huge)
-local waited_for = redis.call('HGET', META, 'wake') or ''
-if next_due ~= waited_for then
-  if next_due == '' then
-    redis.call('HDEL', META, 'wake')
-  else
-    redis.call('HSET', META, 'wake', next_due)
-  end
-end
-return { moved, skipped, more, next_due, bad_count, whole(now_us) }
+-- 3. Report.
+return report()

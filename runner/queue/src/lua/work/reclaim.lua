@@ -6,7 +6,7 @@
 -- ARGV  n (1 to 1000), crashes allowed (the job's own option goes first, then the topic's rule; '' buries
 --       none: the caller does not serve the topic), delay in ms, info of buried jobs ('' deletes them), how
 --       many ms ago a lease must have expired so that an outage may be the reason ('' for no outage; a
---       negative number is in the future): that is no crash
+--       negative number is in the future): that is not a crash
 -- Returns ms until the next lease expires or '', then id, word (retry, dead, discarded, superseded,
 --         cancelled)
 -- @include now
@@ -15,7 +15,7 @@
 -- @include limits
 -- @include failures
 -- @include wake
--- @include permits
+-- @include permits_if_any
 -- @include bury
 -- @include tokens
 -- @include types

@@ -19,7 +19,7 @@
 -- @include failures
 -- @include ready
 -- @include wake
--- @include permits
+-- @include permits_if_any
 -- @include bury
 -- @include keep
 -- @include types
@@ -30,34 +30,34 @@ local DELAY_MAX = 1e12
 
 local function delay_at(at) return read_whole(ARGV[at], 0, DELAY_MAX) end
 
--- What is wrong with the verdict at an argument, or nil; and how many arguments it has after id, token and
--- verdict.
+-- Returns the problem of the verdict that starts at argument `at`, or nil; and the number of its arguments after
+-- id, token and verdict.
 local function problem_at(at)
   local verdict = ARGV[at + 2] or ''
   local extra_args = EXTRA_ARGS[verdict] or verdict == 'ack' and read_whole(ARGV[at], 1, BATCH_MAX)
-  if not extra_args and verdict == 'ack' then return 'it acks not 1 to 1000 jobs' end
-  if not extra_args then return 'no verdict ' .. verdict end
-  if not string.find(ARGV[at + 1], '^%d+$') then return 'no token' end
+  if not extra_args and verdict == 'ack' then return 'a group acks 1 to 1000 jobs' end
+  if not extra_args then return 'unknown verdict ' .. verdict end
+  if not string.find(ARGV[at + 1], '^%d+$') then return 'its token is not a number' end
   if at + 2 + extra_args > #ARGV then return 'it is cut short' end
   if verdict == 'ack' then return nil, extra_args end
   if extra_args > 1 and not delay_at(at + 3) then
-    return 'its delay is no whole number of ms up to ' .. whole(DELAY_MAX)
+    return 'its delay is not a whole number of ms up to ' .. whole(DELAY_MAX)
   end
   if verdict == 'release' and not string.find(ARGV[at + 4], '^%d+%.?%d*$') then
-    return 'its due time is no number of ms'
+    return 'its due time is not a number of ms'
   end
   local nack = verdict == 'nack' and at + 3 or verdict == 'snooze' and at + 5
   if nack and not (delay_at(nack) and read_whole(ARGV[nack + 1], 1, ATTEMPTS_MAX)) then
-    return 'its attempts in all are not 1 to 999999, or its delay is none'
+    return 'its max attempts must be 1 to 999999, and its delay a whole number of ms'
   end
   if verdict == 'snooze' and not read_whole(ARGV[at + 4], 0, SNOOZES_MAX) then
-    return 'its snoozes in all are not 0 to 1000000'
+    return 'its max snoozes must be 0 to 1000000'
   end
   return nil, extra_args
 end
 
 -- The verdicts in order: a group of acks is a table, a single verdict is its number among the single ones.
--- Of these, the id and the first argument.
+-- `single_ids` and `single_at` hold the id and the first argument of each single verdict.
 local verdicts, single_ids, single_at = {}, {}, {}
 local at, job_count = 1, 0
 while at <= #ARGV do
@@ -82,7 +82,7 @@ local single_successors = #single_ids > 0 and redis.call('ZMSCORE', PENDING, unp
 
 -- The letters of the verdicts in order, each of one or of a whole group.
 local letters = {}
--- By token its ids that were looked up: true while they are leased under it, false if they are not or no more.
+-- For each token, the ids that were looked up: true while leased under this token, else false.
 local leased_by_token = {}
 local function leased_under(token)
   local leased = leased_by_token[token] or {}

@@ -83,7 +83,7 @@ const FAULTS: &[Fault] = &[
     fault("an invalid permit", &[("HSET", "turns:of", &["x", "soon"])], &[(Kind::StrayPermit, "x")]),
     fault("permits that no job holds", &[("HSET", "turns", &["z", "1"])], &[(Kind::WrongPermits, "z")]),
     fault("too many permits", &[("HSET", "turns", &["a", "7"])], &[(Kind::WrongPermits, "a")]),
-    fault("permits that are no number", &[("HSET", "turns", &["c", "x"])], &[(Kind::WrongPermits, "c")]),
+    fault("permits that are not a number", &[("HSET", "turns", &["c", "x"])], &[(Kind::WrongPermits, "c")]),
     fault("permits that are not counted", &[("HDEL", "turns", &["c"])], &[(Kind::WrongPermits, "c")]),
     fault("a queue that nothing advances",
         &[("ZREM", "ready", &["first"]), ("HDEL", "jobs", &["first"]), ("HDEL", "opts", &["first"]),

@@ -73,7 +73,8 @@ impl Model {
             found.truncate(n.saturating_sub(bad).max(1));
             for id in &found {
                 let due = self.state.pending[id];
-                let reason = format!("the due time {} is no unix time in milliseconds", score(due));
+                let reason =
+                    format!("the due time {} is not a unix time in milliseconds", score(due));
                 self.withdraw(id);
                 if discard {
                     self.state.jobs.remove(id);

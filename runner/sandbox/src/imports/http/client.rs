@@ -86,7 +86,7 @@ impl HttpClient {
 /// address. The addresses of a name are checked when it is resolved.
 pub(super) fn check_grant(grant: &HttpGrant, url: &Url) -> Result<(), HttpError> {
     if !grant.covers(url) {
-        return Err(HttpError::Origin { origin: url.origin().ascii_serialization() });
+        return Err(HttpError::Origin { origin: origin(url) });
     }
     let address = match url.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -107,49 +107,53 @@ async fn exchange_in_time(
     body_max: usize,
 ) -> Result<Response, HttpError> {
     let (url, timeout) = (request.url.clone(), request.timeout);
-    let exchange = exchange(client, request, memory, body_max);
+    let exchange = exchange(client, request, &url, memory, body_max);
     let Some(timeout) = timeout else { return exchange.await };
-    tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| {
-        Err(HttpError::Timeout { origin: url.origin().ascii_serialization(), timeout })
-    })
+    let ended = tokio::time::timeout(timeout, exchange).await;
+    ended.unwrap_or_else(|_| Err(HttpError::Timeout { origin: origin(&url), timeout }))
 }
 
 async fn exchange(
     client: Client,
     request: Request,
+    url: &Url,
     request_memory: MemoryReservation,
     body_max: usize,
 ) -> Result<Response, HttpError> {
-    let origin = request.url.origin().ascii_serialization();
     let response = client.execute(request.into_reqwest()).await;
-    let response = response.map_err(|error| failed(&origin, error))?;
+    let response = response.map_err(|error| failed(url, error))?;
     let mut memory = request_memory.another();
     drop(request_memory);
     let status = response.status().as_u16();
     if !STATUSES.contains(&status) {
-        return Err(HttpError::Status { origin, status });
+        return Err(HttpError::Status { origin: origin(url), status });
     }
     let Some(head) = headers::block(response.headers()) else {
-        return Err(HttpError::ResponseHeaders { origin });
+        return Err(HttpError::ResponseHeaders { origin: origin(url) });
     };
     memory.grow(head.len())?;
-    let body = read_body(&origin, response, body_max, &mut memory).await?;
+    let body = read_body(url, response, body_max, &mut memory).await?;
     Ok(Response { status, head, body, _memory: memory })
+}
+
+/// The origin of a URL, as errors show it.
+fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
 }
 
 /// Reads the body as it arrives, and at most `max` bytes of it.
 async fn read_body(
-    origin: &str,
+    url: &Url,
     mut response: reqwest::Response,
     max: usize,
     memory: &mut MemoryReservation,
 ) -> Result<Bytes, HttpError> {
-    let too_large = || HttpError::ResponseBody { origin: origin.to_owned(), max };
+    let too_large = || HttpError::ResponseBody { origin: origin(url), max };
     if response.content_length().unwrap_or(0) > max as u64 {
         return Err(too_large());
     }
     let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| failed(origin, error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(url, error))? {
         if chunk.len() > max - body.len() {
             return Err(too_large());
         }
@@ -160,8 +164,8 @@ async fn read_body(
 }
 
 /// The error of an exchange. Its innermost causes determine what it means.
-fn failed(origin: &str, error: reqwest::Error) -> HttpError {
-    let origin = origin.to_owned();
+fn failed(url: &Url, error: reqwest::Error) -> HttpError {
+    let origin = origin(url);
     let mut causes = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use reqwest::{Client, redirect, retry};
-use url::Url;
+use url::{Position, Url};
 
 use super::error::HttpError;
 use super::resolver::{Names, PolicyResolver};
@@ -17,11 +17,12 @@ use crate::grants::{HttpGrant, Origin};
 
 /// How many clients are kept. The least recently used one is dropped.
 const CLIENTS_MAX: usize = 64;
-/// How many origins one client contacts before it is replaced. Together with [`IDLE_MAX`] this bounds the
-/// open connections.
+/// How many origins one client contacts before it is replaced, so that its idle connections are bounded.
 const ORIGINS_MAX: usize = 128;
-/// How many idle connections to one origin are kept.
-const IDLE_MAX: usize = 8;
+/// How many idle connections to one origin are kept. A handler of a topic with a high concurrency needs as many as
+/// run at once: whatever is above this is closed after a request and dialled again for the next one. No more are
+/// open than requests were under way at once within [`IDLE_TIMEOUT`].
+const IDLE_MAX: usize = 256;
 /// How long an idle connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit to connect, including TLS.
@@ -35,11 +36,18 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Bytes of the headers of an HTTP/2 response.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
-/// The clients, the most recently used one last.
+/// The clients.
 pub(super) struct ClientPool {
     names: Arc<Names>,
     roots: TrustedRoots,
-    clients: Mutex<Vec<PooledClient>>,
+    clients: Mutex<Clients>,
+}
+
+#[derive(Default)]
+struct Clients {
+    pooled: Vec<PooledClient>,
+    /// Counts the requests.
+    uses: u64,
 }
 
 /// A client, the grant that it serves, and the origins that it has contacted.
@@ -48,6 +56,8 @@ struct PooledClient {
     private: Vec<IpNet>,
     client: Client,
     origins: HashSet<String>,
+    /// The number of the last request.
+    used: u64,
 }
 
 impl ClientPool {
@@ -58,21 +68,28 @@ impl ClientPool {
     /// The client of a grant, for a request to this URL.
     pub(super) fn client(&self, grant: &HttpGrant, url: &Url) -> Result<Client, HttpError> {
         let mut clients = self.clients.lock();
-        let origin = url.origin().ascii_serialization();
-        let known =
-            clients.iter().position(|pooled| pooled.serves(grant)).map(|at| clients.remove(at));
-        let mut pooled = match known {
-            Some(known) if known.origins.len() < ORIGINS_MAX || known.origins.contains(&origin) => {
-                known
+        let origin = &url[..Position::BeforePath];
+        clients.uses += 1;
+        let used = clients.uses;
+        let known = clients.pooled.iter().position(|pooled| pooled.serves(grant));
+        if let Some(at) = known
+            && let pooled = &mut clients.pooled[at]
+            && (pooled.origins.contains(origin) || pooled.origins.len() < ORIGINS_MAX)
+        {
+            if !pooled.origins.contains(origin) {
+                pooled.origins.insert(origin.to_owned());
             }
-            _ => self.build(grant)?,
-        };
-        pooled.origins.insert(origin);
-        let client = pooled.client.clone();
-        if clients.len() >= CLIENTS_MAX {
-            clients.remove(0);
+            pooled.used = used;
+            return Ok(pooled.client.clone());
         }
-        clients.push(pooled);
+        let mut built = self.build(grant)?;
+        built.origins.insert(origin.to_owned());
+        built.used = used;
+        let client = built.client.clone();
+        match known {
+            Some(at) => clients.pooled[at] = built,
+            None => clients.add(built),
+        }
         Ok(client)
     }
 
@@ -96,7 +113,18 @@ impl ClientPool {
             .build()
             .map_err(HttpError::Client)?;
         let (allow, private) = (grant.allow.clone(), grant.private.clone());
-        Ok(PooledClient { allow, private, client, origins: HashSet::new() })
+        Ok(PooledClient { allow, private, client, origins: HashSet::new(), used: 0 })
+    }
+}
+
+impl Clients {
+    /// Adds a client; the least recently used one makes room.
+    fn add(&mut self, client: PooledClient) {
+        let oldest = self.pooled.iter().enumerate().min_by_key(|(_, pooled)| pooled.used);
+        match oldest.map(|(at, _)| at) {
+            Some(at) if self.pooled.len() >= CLIENTS_MAX => self.pooled[at] = client,
+            _ => self.pooled.push(client),
+        }
     }
 }
 
@@ -139,7 +167,7 @@ mod tests {
         let other = HttpGrant { body_max: 1, ..grant(0) };
         pool.client(&other, &url(0)).unwrap();
         pool.client(&grant(CLIENTS_MAX), &url(0)).unwrap();
-        let clients = pool.clients.lock();
+        let clients = &pool.clients.lock().pooled;
         assert_eq!(clients.len(), CLIENTS_MAX);
         assert!(clients.iter().any(|pooled| pooled.serves(&grant(0))));
         assert!(!clients.iter().any(|pooled| pooled.serves(&grant(1))));
@@ -148,8 +176,10 @@ mod tests {
     #[test]
     fn a_client_that_contacted_many_origins_is_replaced() {
         let (pool, grant) = (pool(), HttpGrant::default());
-        let contacted =
-            || pool.clients.lock().iter().map(|pooled| pooled.origins.len()).sum::<usize>();
+        let contacted = || {
+            let clients = pool.clients.lock();
+            clients.pooled.iter().map(|pooled| pooled.origins.len()).sum::<usize>()
+        };
         for number in 0..ORIGINS_MAX {
             pool.client(&grant, &url(number)).unwrap();
         }

@@ -18,7 +18,7 @@ const PAYLOAD_MAX: usize = 4 << 10;
 pub(super) fn draw_list(frame: &mut Frame<'_>, area: Rect, open: &mut Open) {
     if open.jobs.is_empty() {
         let none =
-            format!("this topic has no {} jobs; Tab shows the next state", open.state.word());
+            format!("this topic has no {} jobs; Tab shows the next state", open.state.shown());
         frame.render_widget(Paragraph::new(none), area);
         return;
     }

@@ -189,6 +189,20 @@ def _content(data, json, headers):
     return body
 
 
+def _timeout_ms(timeout):
+    """The milliseconds for a request with its redirects; None without a limit.
+
+    `requests` takes a pair, to connect and to read. Here one limit holds for both, their sum.
+    """
+    if isinstance(timeout, tuple):
+        if len(timeout) != 2:
+            raise ValueError(f"timeout takes seconds, or a pair to connect and to read, not {timeout!r}")
+        if None in timeout:
+            return None
+        return sum(_sdk._milliseconds("timeout", part) for part in timeout)
+    return None if timeout is None else _sdk._milliseconds("timeout", timeout)
+
+
 def request(
     method, url, *, params=None, data=None, json=None, headers=None, auth=None, timeout=None, allow_redirects=True,
     max_redirects=None,
@@ -206,7 +220,8 @@ def request(
 
         sent.add("authorization", "Basic " + b64encode(":".join(auth).encode()).decode())
     body = _content(data, json, sent)
-    ends = None if timeout is None else _time.monotonic() + _sdk._milliseconds("timeout", timeout) / 1000
+    wait = _timeout_ms(timeout)
+    ends = None if wait is None else _time.monotonic() + wait / 1000
     hops = 0
     while True:
         left = 0 if ends is None else max(1, int((ends - _time.monotonic()) * 1000))
@@ -233,6 +248,10 @@ def _sender(method):
     return send
 
 
+def _get(self, url, params=None, **options):
+    return request("GET", url, params=params, **options)
+
+
 def _sender_with_body(method):
     def send(self, url, data=None, json=None, **options):
         return request(method, url, data=data, json=json, **options)
@@ -247,7 +266,7 @@ class _Http:
 
     Headers, HTTPError, Response = Headers, HTTPError, Response
 
-    get, head, delete, options = _sender("GET"), _sender("HEAD"), _sender("DELETE"), _sender("OPTIONS")
+    get, head, delete, options = _get, _sender("HEAD"), _sender("DELETE"), _sender("OPTIONS")
     post, put, patch = _sender_with_body("POST"), _sender_with_body("PUT"), _sender_with_body("PATCH")
 
     def request(self, method, url, **options):

@@ -1,0 +1,244 @@
+//! Alerts of `examples/observability/alerts.yml`, each raised by its cause, and gone after what its runbook says.
+//!
+//! A condition is evaluated on one scrape, without the time for which an alert waits. Its text must be in the alert's expression.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use duebox_harness::{Daemon, eventually, only_on_one_server};
+
+use crate::support::client::{address, get};
+use crate::support::exposition::Page;
+use crate::support::fixture::{Fixture, topic};
+use crate::support::handler::Handler;
+use crate::support::log::is_verdict;
+use crate::support::producer::{push, push_many};
+
+/// A part of an alert's expression, and whether it holds on a page.
+struct Alert {
+    name: &'static str,
+    text: &'static str,
+    holds: fn(&Page) -> bool,
+}
+
+const BREAKER_OPEN: Alert = Alert {
+    name: "DueboxBreakerOpen",
+    text: "max by (topic) (duebox_breaker_open) == 1",
+    holds: |page| page.value("duebox_breaker_open", &[]) == 1.0,
+};
+/// After a start, all jobs that were counted have died within the time of the alert.
+const JOBS_DIE: Alert = Alert {
+    name: "DueboxJobsDie",
+    text: "(increase(duebox_jobs_settled_total[15m])) + 5",
+    holds: |page| {
+        let settled = |labels| page.value("duebox_jobs_settled_total", labels);
+        settled(&[("verdict", "dead")]) > 0.01 * settled(&[]) + 5.0
+    },
+};
+const MANIFEST_REFUSED: Alert = Alert {
+    name: "DueboxManifestRefused",
+    text: "min by (instance) (duebox_manifest_valid) == 0",
+    holds: |page| page.value("duebox_manifest_valid", &[]) == 0.0,
+};
+const MODULE_REFUSED: Alert = Alert {
+    name: "DueboxModuleRefusedOrRolledBack",
+    text: "(increase(duebox_module_changes_total{outcome=~\"refused|rolled_back\"}[15m])) > 0",
+    holds: |page| page.value("duebox_module_changes_total", &[("outcome", "refused")]) > 0.0,
+};
+const TOPICS_WAIT: Alert = Alert {
+    name: "DueboxTopicsWaitForModule",
+    text: "max(duebox_topics_waiting) > 0",
+    holds: |page| page.value("duebox_topics_waiting", &[]) > 0.0,
+};
+const REDIS_AWAY: Alert = Alert {
+    name: "DueboxRedisAway",
+    text: "min by (instance) (duebox_redis_up) == 0",
+    holds: |page| page.value("duebox_redis_up", &[]) == 0.0,
+};
+const REDIS_AT_RISK: Alert = Alert {
+    name: "DueboxRedisAtRisk",
+    text: "max(duebox_redis_memory_used_bytes / duebox_redis_memory_limit_bytes) > 0.85",
+    holds: |page| {
+        let used = page.value("duebox_redis_memory_used_bytes", &[]);
+        used > 0.85 * page.value("duebox_redis_memory_limit_bytes", &[]).max(1.0)
+            && page.all("duebox_redis_memory_limit_bytes", &[]).count() == 1
+    },
+};
+const JOBS_LATE: Alert = Alert {
+    name: "DueboxJobsLate",
+    text: "max by (topic) (duebox_queue_oldest_ready_age_seconds) > 60",
+    holds: |page| page.value("duebox_queue_oldest_ready_age_seconds", &[]) > 60.0,
+};
+/// Most jobs have started more than five seconds late.
+const STARTS_LATE: Alert = Alert {
+    name: "DueboxStartsLate",
+    text: "(rate(duebox_job_lateness_seconds_bucket[5m]))) > 5",
+    holds: |page| {
+        let in_time = page
+            .all("duebox_job_lateness_seconds_bucket", &[])
+            .filter(|bucket| bucket.labels["le"].parse::<f64>().is_ok_and(|bound| bound <= 5.0))
+            .map(|bucket| bucket.value)
+            .fold(0.0, f64::max);
+        in_time < 0.99 * page.value("duebox_job_lateness_seconds_count", &[])
+    },
+};
+const FULL: Alert = Alert {
+    name: "DueboxFull",
+    text: "min by (instance) (duebox_slots_used / duebox_slots) >= 1",
+    holds: |page| page.value("duebox_slots_used", &[]) >= page.value("duebox_slots", &[]),
+};
+const LEASES_LOST: Alert = Alert {
+    name: "DueboxLeasesLost",
+    text: "sum by (topic) (increase(duebox_leases_lost_total[15m])) > 0",
+    holds: |page| page.value("duebox_leases_lost_total", &[]) > 0.0,
+};
+
+impl Alert {
+    fn check_text(&self) {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/observability/alerts.yml");
+        let rules = fs::read_to_string(path).unwrap();
+        let rule = rules.split("- alert: ").find(|rule| rule.lines().next() == Some(self.name));
+        let expression = rule.unwrap().lines().find(|line| line.trim().starts_with("expr: "));
+        assert!(expression.unwrap().contains(self.text), "{}: {expression:?}", self.name);
+    }
+
+    fn is_raised(&self, at: SocketAddr) -> bool {
+        (self.holds)(&Page::read(get(at, "/metrics").text()))
+    }
+
+    fn wait_until_raised(&self, at: SocketAddr) {
+        self.check_text();
+        eventually(&format!("{} is raised", self.name), || self.is_raised(at));
+    }
+
+    fn wait_until_gone(&self, at: SocketAddr) {
+        eventually(&format!("{} is gone", self.name), || !self.is_raised(at));
+    }
+}
+
+fn started(fixture: &Fixture) -> (Daemon, SocketAddr) {
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    (daemon, at)
+}
+
+#[test]
+fn a_failing_handler_raises_its_alerts_until_it_is_mended_and_its_jobs_are_requeued() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("failing").nacks().wat());
+    let breaker = "breaker = { failures = 5, probe = \"1h\", on = [\"nack\"] }\nbackoff = \"1h\"";
+    let topics = [
+        topic("dies", "work.wat", "max_attempts = 1\nbreaker = { failures = 0 }"),
+        topic("opens", "work.wat", breaker),
+    ];
+    fixture.manifest("", &topics);
+    let (_daemon, at) = started(&fixture);
+    assert!(!BREAKER_OPEN.is_raised(at) && !JOBS_DIE.is_raised(at));
+    push_many(&fixture, "dies", 10);
+    JOBS_DIE.wait_until_raised(at);
+    push_many(&fixture, "opens", 20);
+    BREAKER_OPEN.wait_until_raised(at);
+
+    fixture.write("work.wat", Handler::logs("well").wat());
+    BREAKER_OPEN.wait_until_gone(at);
+    eventually("all have died", || fixture.store().stage("dies", "dead").len() == 10);
+    fixture.duebox(&["requeue", "dies", "--all"]);
+    eventually("requeued jobs are acked", || fixture.store().live_count("dies") == 0);
+    assert_eq!(fixture.store().stage("dies", "dead").len(), 0);
+}
+
+#[test]
+fn refused_files_raise_their_alerts_until_they_are_corrected() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("one").wat());
+    let good = [topic("work", "work.wat", "")];
+    fixture.manifest("", &good);
+    let (daemon, at) = started(&fixture);
+    assert!(
+        !MANIFEST_REFUSED.is_raised(at)
+            && !MODULE_REFUSED.is_raised(at)
+            && !TOPICS_WAIT.is_raised(at)
+    );
+    fixture.manifest("nonsense = 1", &good);
+    MANIFEST_REFUSED.wait_until_raised(at);
+    fixture.manifest("", &[topic("work", "work.wat", ""), topic("new", "new.wat", "")]);
+    fixture.write("new.wat", "no module");
+    TOPICS_WAIT.wait_until_raised(at);
+    fixture.write("work.wat", "no module");
+    MODULE_REFUSED.wait_until_raised(at);
+
+    fixture.write("work.wat", Handler::logs("two").wat());
+    fixture.write("new.wat", Handler::logs("new").wat());
+    TOPICS_WAIT.wait_until_gone(at);
+    MANIFEST_REFUSED.wait_until_gone(at);
+    daemon.wait_for_line("the reload", |line| line.message() == "the manifest is reloaded");
+}
+
+#[test]
+fn late_jobs_and_full_slots_raise_their_alerts_until_there_is_room() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(300)).wat());
+    fixture.manifest("max_jobs = 1", &[topic("work", "work.wat", "")]);
+    let (_daemon, at) = started(&fixture);
+    assert!(!FULL.is_raised(at) && !JOBS_LATE.is_raised(at));
+    let due_ms = fixture.store().now_ms() - 120_000;
+    for job in 0..20 {
+        push(&fixture, "work", &job.to_string(), due_ms);
+    }
+    JOBS_LATE.wait_until_raised(at);
+    FULL.wait_until_raised(at);
+
+    JOBS_LATE.wait_until_gone(at);
+    FULL.wait_until_gone(at);
+    STARTS_LATE.wait_until_raised(at);
+}
+
+/// Leaves Redis 5 % of memory above what it uses.
+fn limit_memory(fixture: &Fixture) {
+    let info = fixture.redis.cli(&["INFO", "memory"]);
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let limit = used.trim().parse::<u64>().unwrap() * 21 / 20;
+    fixture.redis.cli(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+}
+
+#[test]
+fn a_redis_that_fills_or_goes_away_raises_its_alerts_until_it_is_back() {
+    only_on_one_server!("the metrics of memory and of an outage are those of one server");
+    let mut fixture = Fixture::persistent();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    fixture.manifest("", &[topic("work", "work.wat", "")]);
+    let (_daemon, at) = started(&fixture);
+    assert!(!REDIS_AWAY.is_raised(at) && !REDIS_AT_RISK.is_raised(at));
+    REDIS_AT_RISK.check_text();
+    // The memory in use changes with what clients ask, so the limit follows it.
+    eventually("DueboxRedisAtRisk is raised", || {
+        limit_memory(&fixture);
+        REDIS_AT_RISK.is_raised(at)
+    });
+    fixture.redis.cli(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    REDIS_AT_RISK.wait_until_gone(at);
+
+    fixture.redis.stop();
+    REDIS_AWAY.wait_until_raised(at);
+    fixture.redis.restart();
+    REDIS_AWAY.wait_until_gone(at);
+    push(&fixture, "work", "after", 0);
+    eventually("jobs run again", || fixture.store().live_count("work") == 0);
+}
+
+#[test]
+fn a_runner_that_sleeps_past_its_leases_raises_the_alert_of_lost_leases() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(60)).wat());
+    fixture.manifest("lease = \"1s\"", &[topic("work", "work.wat", "concurrency = 16")]);
+    let ((first, at), _second) = (started(&fixture), fixture.start());
+    push_many(&fixture, "work", 1_500);
+    eventually("both work", || first.count(is_verdict) > 16);
+    first.signal("STOP");
+    eventually("the other has done everything", || fixture.store().live_count("work") == 0);
+    first.signal("CONT");
+    LEASES_LOST.wait_until_raised(at);
+}

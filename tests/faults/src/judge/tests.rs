@@ -1,0 +1,118 @@
+//! The judge finds what must not be.
+
+use super::*;
+use crate::ledger::Ledger;
+
+fn judged(ledger: &Ledger, state: &QueueState) -> Verdict {
+    judge(&ledger.books(), state, &Policy::default(), (0, 0))
+}
+
+fn pushed(ledger: &Ledger, id: &str) -> Name {
+    let name = Name::new("work", id);
+    ledger.pushed(name.clone(), Answer::Ok, Instant::now());
+    name
+}
+
+#[test]
+fn a_confirmed_push_without_an_end_is_lost() {
+    let ledger = Ledger::default();
+    pushed(&ledger, "ack.1");
+    let name = pushed(&ledger, "ack.2");
+    ledger.answers(ledger.begins(name, 1, "r0-1", Some(1)));
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.confirmed, verdict.ended, verdict.lost), (2, 1, 1));
+}
+
+#[test]
+fn a_lost_follow_up_is_lost() {
+    let ledger = Ledger::default();
+    let name = pushed(&ledger, "follow.1");
+    ledger.answers(ledger.begins(name, 1, "r0-1", Some(1)));
+    assert_eq!(judged(&ledger, &QueueState::default()).lost, 1);
+}
+
+#[test]
+fn a_second_run_is_a_repeat_only_after_a_break() {
+    let ledger = Ledger::default();
+    let name = pushed(&ledger, "ack.1");
+    ledger.answers(ledger.begins(name.clone(), 1, "r0-1", Some(1)));
+    ledger.answers(ledger.begins(name, 1, "r1-1", Some(2)));
+    assert_eq!(judged(&ledger, &QueueState::default()).duplicates, 1);
+    ledger.broke("r0-1", Instant::now(), None);
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.duplicates, verdict.repeats), (0, 1));
+}
+
+#[test]
+fn attempts_deaths_counts_and_keys_are_judged() {
+    let ledger = Ledger::default();
+    let name = pushed(&ledger, "nack1.1");
+    for (attempt, count) in [(1, 1), (2, 2), (3, 2)] {
+        ledger.answers(ledger.begins(name.clone(), attempt, "r0-1", Some(count)));
+    }
+    ledger.begins(Name::new("keyed", "key1.1"), 1, "r0-1", Some(1));
+    ledger.begins(Name::new("keyed", "key1.2"), 1, "r0-1", Some(4));
+    let mut state = QueueState::default();
+    state.dead.insert(Name::new("work", "ack.9"), "crashed".to_owned());
+    let problems = judged(&ledger, &state).problems.join("; ");
+    for wrong in ["spent an attempt", "against its plan", "were lost", "without a run", "key"] {
+        assert!(problems.contains(wrong), "{wrong}: {problems}");
+    }
+}
+
+#[test]
+fn a_fault_after_which_nothing_runs_fails() {
+    let ledger = Ledger::default();
+    let held = pushed(&ledger, "ack.1");
+    ledger.begins(held.clone(), 1, "r0-1", Some(1));
+    ledger.broke("r0-1", Instant::now(), None);
+    ledger.fault_ended();
+    let problems = judged(&ledger, &QueueState::default()).problems.join("; ");
+    assert!(problems.contains("nothing ran after 1 faults"), "{problems}");
+    assert!(problems.contains("1 never ran again"), "{problems}");
+    ledger.answers(ledger.begins(held, 1, "r1-1", Some(2)));
+    let verdict = judged(&ledger, &QueueState::default());
+    assert!(verdict.problems.is_empty() && verdict.resumed.is_some(), "{verdict:?}");
+}
+
+#[test]
+fn a_push_without_an_answer_is_judged_by_what_was_found() {
+    let ledger = Ledger::default();
+    let unknown = |id: &str| {
+        let name = Name::new("work", id);
+        ledger.pushed(name.clone(), Answer::Unknown, Instant::now());
+        name
+    };
+    let [found, gone, ghost] = ["ack.1", "ack.2", "ack.3"].map(unknown);
+    let problems = judged(&ledger, &QueueState::default()).problems.join("; ");
+    assert!(problems.contains("3 pushed without an answer"), "{problems}");
+    ledger.found(&found, true);
+    for name in [&gone, &ghost] {
+        ledger.found(name, false);
+    }
+    ledger.answers(ledger.begins(ghost, 1, "r0-1", Some(1)));
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.confirmed, verdict.found, verdict.lost), (1, 1, 1));
+    let problems = verdict.problems.join("; ");
+    assert!(problems.contains("although the push was refused: work/ack.3"), "{problems}");
+}
+
+#[test]
+fn a_loss_is_excused_only_within_its_time() {
+    let ledger = Ledger::default();
+    pushed(&ledger, "ack.1");
+    pushed(&ledger, "ack.2");
+    let from = Instant::now();
+    pushed(&ledger, "ack.3");
+    ledger.data_lost(from, Instant::now());
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.lost, verdict.lost_with_data), (2, 1));
+    assert!(verdict.notes.join("; ").contains("2 of 3 outside"), "{verdict:?}");
+    pushed(&ledger, "ack.4");
+    ledger.data_lost(from, Instant::now());
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.lost, verdict.lost_with_data), (2, 2));
+    ledger.data_lost(from.checked_sub(Duration::from_secs(9)).unwrap(), Instant::now());
+    let problems = judged(&ledger, &QueueState::default()).problems.join("; ");
+    assert!(problems.contains("only 0 of 4"), "{problems}");
+}
