@@ -7,6 +7,7 @@ pub(crate) mod callers;
 mod certificate;
 pub(crate) mod cluster;
 mod cluster_call;
+mod cluster_view;
 pub(crate) mod connection;
 pub(crate) mod connection_task;
 pub(crate) mod constants;

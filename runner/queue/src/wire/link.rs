@@ -240,6 +240,9 @@ impl OpenLink {
             return Err(settings.no_primary(&node));
         }
         let has_layout = has_layout(&mut connection, endpoint).await?;
+        if number == 0 && settings.is_of_one_server() {
+            refuse_cluster_node(&mut connection, endpoint).await?;
+        }
         let demoted = has_sentinels.then(Arc::default);
         let copies = settings.copies().map(CopyWaits::new).map(Arc::new);
         let carrier = Carrier::Redis(RedisLink { connection, traffic, demoted, copies });
@@ -287,6 +290,26 @@ async fn has_layout(
             Err(QueueError::of_redis(error))
         }
         Err(_) => Ok(true),
+    }
+}
+
+/// Fails if the server is one of a cluster that has a part of the slots: it redirects a read of the others.
+async fn refuse_cluster_node(
+    connection: &mut MultiplexedConnection,
+    endpoint: &Endpoint,
+) -> Result<(), QueueError> {
+    // The slots of these are at the two ends; no key has these names.
+    let mut reads = Pipeline::with_capacity(2);
+    for tag in ["{ru}", "{fv}"] {
+        reads.cmd("GET").arg(format!("{}{tag}", endpoint.layout_key));
+    }
+    let replies = connection.send_packed_commands(&reads, 0, 2).await;
+    let is_moved = |value: &Value| matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::Moved));
+    match replies {
+        Ok(values) if values.iter().any(is_moved) => {
+            Err(QueueError::IsClusterNode { url: endpoint.settings.public_url() })
+        }
+        _ => Ok(()),
     }
 }
 

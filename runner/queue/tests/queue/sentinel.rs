@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use duebox_harness::{RedisServer, SentinelGroup, eventually};
+use duebox_harness::{Lateness, RedisServer, SentinelGroup, eventually};
 use duebox_queue::{ConnectionSettings, IfExists, Pushed, Queue, QueueError, TopicName};
 
 use crate::fixture::job;
+
+/// Pushes go on so soon after the new primary accepts writes.
+const PROMISED: Duration = Duration::from_secs(2);
 
 fn settings(group: &SentinelGroup) -> ConnectionSettings {
     ConnectionSettings::new(group.url())
@@ -63,7 +66,7 @@ async fn pushes_go_on_at_the_new_primary() {
     let queue = Queue::connect(&settings(&group), "duebox").await.unwrap();
     let topic = TopicName::new("mail").unwrap();
     for how in ["order", "death"] {
-        let old = group.primary().port();
+        let (old, lateness) = (group.primary().port(), Lateness::measure());
         let over = Arc::<AtomicBool>::default();
         let pushes = tokio::spawn(push_until(Arc::clone(&over), queue.clone(), how));
         match how {
@@ -83,8 +86,9 @@ async fn pushes_go_on_at_the_new_primary() {
             is_pushed && is_new && primary.cli(&["HEXISTS", "duebox:{mail}:jobs", &id]) == "1"
         });
         let took = writable_at.elapsed();
-        println!("failover by {how}: pushes go on {} ms after it", took.as_millis());
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        let allowed = lateness.allows(PROMISED);
+        println!("failover by {how}: pushes go on after {took:.0?}, allowed are {allowed:.0?}");
+        assert!(took < allowed, "{took:?}, threads are up to {:?} late", lateness.worst());
         over.store(true, Ordering::Relaxed);
         pushes.await.unwrap();
     }
