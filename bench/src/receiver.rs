@@ -47,7 +47,8 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let receipts = Receipts::default();
         let (stop, stopped) = oneshot::channel();
@@ -55,7 +56,7 @@ impl Receiver {
         let thread = std::thread::Builder::new().name("receiver".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = accept(&listener, &seen) => {}
+                    () = accept(listener, &seen) => {}
                     _ = stopped => {}
                 }
             });
@@ -90,7 +91,11 @@ impl Drop for Receiver {
     }
 }
 
-async fn accept(listener: &TcpListener, receipts: &Receipts) {
+async fn accept(listener: std::net::TcpListener, receipts: &Receipts) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return crate::say(&format!("the receiver cannot accept: {error}")),
+    };
     while let Ok((stream, _)) = listener.accept().await {
         let receipts = Arc::clone(receipts);
         tokio::spawn(async move {
@@ -143,8 +148,9 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn requests_are_recorded_in_parts_and_in_a_row() {
+    /// In a runtime, as the benchmark starts it.
+    #[tokio::test]
+    async fn requests_are_recorded_in_parts_and_in_a_row() {
         let receiver = Receiver::start().unwrap();
         let mut stream = std::net::TcpStream::connect(receiver.address).unwrap();
         let body = r#"{"n":7,"due_us":5,"pad":"xx"}"#;

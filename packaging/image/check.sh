@@ -88,8 +88,8 @@ host_image() {
 # application NAME PORT
 application() {
   container -d --name "$1" --network "container:$name-redis" "${hardened[@]}" --user 65532:65532 \
-    -v /usr:/usr:ro -v "$work/application:/work:ro" localhost/duebox-check:host \
-    /usr/bin/python3 -u /work/application.py /work/app.py /work/delay "$2" >/dev/null
+    -v /usr:/usr:ro -v "$work/application:/app:ro" localhost/duebox-check:host \
+    /usr/bin/python3 -u /app/application.py /app/app.py /app/delay "$2" >/dev/null
 }
 
 # config VERSION PORT: a ConfigMap as kubelet mounts it. Files are links into ..data, which is swapped as a whole.

@@ -36,9 +36,9 @@ fn only_a_waiting_job_is_rescheduled_or_cancelled() {
     // A runner has the job.
     fixture.redis.cli(&["ZADD", "duebox:{slow}:unack", "99999999999999999", "r"]);
     fixture.redis.cli(&["HSET", "duebox:{slow}:jobs", "r", "payload"]);
-    assert!(fixture.refused(&["run-now", "slow", "r"]).contains("is unack: a runner has it"));
+    assert!(fixture.refused(&["run-now", "slow", "r"]).contains("is running: a runner has it"));
     let leased = fixture.ok(&["get", "slow", "r"]);
-    assert!(leased.contains("state     unack\nlease     an unnamed runner has it"), "{leased}");
+    assert!(leased.contains("state     running\nlease     an unnamed runner has it"), "{leased}");
 }
 
 #[test]

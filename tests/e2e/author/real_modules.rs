@@ -30,8 +30,8 @@ fn a_program_of_go_is_recognized() {
     fs::write(dir.path().join("go.mod"), "module handler\n\ngo 1.24\n").unwrap();
     fs::write(dir.path().join("main.go"), "package main\n\nfunc main() {}\n").unwrap();
     let target = [("GOOS", "wasip1"), ("GOARCH", "wasm"), ("GOFLAGS", ""), ("GOWORK", "off")];
-    compile(dir.path(), "go", &["build", "-o", "handler.wasm", "."], &target);
-    assert!(is_refused_like(dir.path(), "handler.wasm", "command_go"));
+    compile(dir.path(), "go", &["build", "-o", "program.wasm", "."], &target);
+    assert!(is_refused_like(dir.path(), "program.wasm", "command_go"));
 }
 
 #[test]

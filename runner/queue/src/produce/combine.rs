@@ -1,5 +1,6 @@
 //! Pushes of one moment share a script call: a call of one job costs Redis as much as five more jobs in it. The first
-//! push to a shard is sent at once; those that come while it is under way wait for the next call.
+//! push to a shard is sent at once; those that come while it is under way wait for the next call. Each caller waits
+//! for its own push, so a line holds no more than its callers push at once.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -304,12 +304,12 @@ async fn arguments_that_are_none_are_refused() {
     let answer: Vec<redis::Value> = LIST.call(&fixture, &good);
     assert_eq!(answer.len(), 6, "the good one is listed");
     for (args, why) in [
-        (with(0, "live"), "the dead and the done"),
-        (with(1, "random"), "the newest or the oldest"),
-        (with(2, "trap.*"), "no such class"),
-        (with(2, "%w"), "no such class"),
-        (with(3, "-1"), "a span of time"),
-        (with(4, "inf"), "a span of time"),
+        (with(0, "live"), "dead or done"),
+        (with(1, "random"), "newest or oldest"),
+        (with(2, "trap.*"), "the class of list"),
+        (with(2, "%w"), "the class of list"),
+        (with(3, "-1"), "a start and an end"),
+        (with(4, "inf"), "a start and an end"),
         (with(5, "now"), "a time in ms and an id"),
         (with(7, "0"), "1 to 1000 jobs"),
         (with(7, "1001"), "1 to 1000 jobs"),

@@ -55,22 +55,23 @@ async fn a_history_outlives_its_runner_and_the_latest_64_are_kept() {
     let queue = &fixture.queue;
     let field = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
     let set = vec![field("s1", b"\x01\x00\xff"), field("t1", b""), field("s2", b"two")];
-    queue.publish_history("one", &set, &[]).await.unwrap();
-    queue.publish_history("one", &[field("s2", b"more")], &["t1".to_owned()]).await.unwrap();
-    let mut found = queue.history_of("one").await.unwrap();
+    queue.publish_history("first", &set, &[]).await.unwrap();
+    queue.publish_history("first", &[field("s2", b"more")], &["t1".to_owned()]).await.unwrap();
+    let mut found = queue.history_of("first").await.unwrap();
     found.sort();
     assert_eq!(found, [field("s1", b"\x01\x00\xff"), field("s2", b"more")]);
     let names = ["s0", "s2"].map(str::to_owned);
-    assert_eq!(queue.history_fields("one", &names).await.unwrap(), [field("s2", b"more")]);
+    assert_eq!(queue.history_fields("first", &names).await.unwrap(), [field("s2", b"more")]);
     let name = |name: &str| format!("{}:{name}", fixture.prefix());
-    let left: i64 = fixture.redis(redis::cmd("PTTL").arg(name("history:one")));
+    let left: i64 = fixture.redis(redis::cmd("PTTL").arg(name("history:first")));
     assert!((172_000_000..=172_800_000).contains(&left), "{left}");
+    // Those of one millisecond are in the order of their names.
     for runner in 0..64 {
         queue.publish_history(&format!("more-{runner}"), &set, &[]).await.unwrap();
     }
     let runners = queue.runners_with_history().await.unwrap();
-    assert_eq!((runners.len(), runners.contains(&"one".to_owned())), (64, false));
-    assert_eq!(queue.history_of("one").await.unwrap(), []);
+    assert_eq!((runners.len(), runners.contains(&"first".to_owned())), (64, false));
+    assert_eq!(queue.history_of("first").await.unwrap(), []);
     // A key of another type is an error of its own and hides nothing else.
     let _: () = fixture.redis(redis::cmd("SET").arg(name("history:odd")).arg("a"));
     assert!(queue.history_of("odd").await.unwrap_err().is_of_topic());

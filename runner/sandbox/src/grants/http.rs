@@ -30,6 +30,11 @@ impl HttpGrant {
     pub fn covers(&self, url: &Url) -> bool {
         self.allow.iter().any(|origin| origin.covers(url))
     }
+
+    /// How many origins it covers, if they can be counted.
+    pub(crate) fn origins(&self) -> Option<usize> {
+        self.allow.iter().map(Origin::count).sum()
+    }
 }
 
 /// Hosts with a scheme and a port: `https://api.shop.example`, `*.internal.example:8443`.
@@ -152,6 +157,12 @@ impl Origin {
             HostRule::Below(suffix) => !suffix[1..].contains('.'),
             HostRule::One(_) => false,
         }
+    }
+
+    /// One, or two if it covers both schemes; `None` with a wildcard.
+    fn count(&self) -> Option<usize> {
+        let is_one = matches!(self.host, HostRule::One(_)) && self.port != PortRule::Any;
+        is_one.then_some(if self.scheme.is_some() { 1 } else { 2 })
     }
 
     /// Whether the origin allows requests without TLS.

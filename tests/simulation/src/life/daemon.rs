@@ -107,13 +107,7 @@ impl Daemon {
         let (wanted, lost) = (limits.subscribe(), lost_limits.clone());
         tasks.spawn(limits::run(queue.clone(), wanted, discovery, lost, its(), outage.clone()));
         let due = schedules.subscribe();
-        tasks.spawn(scheduler::run(
-            queue.clone(),
-            due,
-            pushes(),
-            Arc::default(),
-            Arc::clone(&outage),
-        ));
+        tasks.spawn(scheduler::run(queue.clone(), due, pushes(), its(), outage.clone()));
         let serving = Serving {
             manifest,
             queue,

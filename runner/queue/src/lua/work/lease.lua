@@ -34,10 +34,8 @@ end
 if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at once') end
 
 local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
-
 local repeated_token = redis.call('ZSCORE', HOLDERS, call_id)
 local is_repeated = repeated_token and tonumber(repeated_token) > now_us
-
 -- `max_running` leaves this call less than it asks for: the end of a lease wakes sleeping runners.
 local is_short_of_room = false
 -- A call that leases nothing writes nothing but this.
@@ -180,7 +178,6 @@ if is_repeated then
   if admitted > 0 then wake(now_ms) end
   return reply
 end
-
 -- 2. Decide.
 -- How many jobs the limits of the topic let this call have.
 local room = jobs_max

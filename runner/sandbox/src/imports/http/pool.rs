@@ -19,10 +19,11 @@ use crate::grants::{HttpGrant, Origin};
 const CLIENTS_MAX: usize = 64;
 /// How many origins one client contacts before it is replaced, so that its idle connections are bounded.
 const ORIGINS_MAX: usize = 128;
-/// How many idle connections to one origin are kept. A handler of a topic with a high concurrency needs as many as
-/// run at once: whatever is above this is closed after a request and dialled again for the next one. No more are
-/// open than requests were under way at once within [`IDLE_TIMEOUT`].
-const IDLE_MAX: usize = 256;
+/// How many idle connections one client keeps to all its origins together.
+const IDLE_MAX: usize = 1024;
+/// How many of them to one origin. A topic with a high concurrency needs as many as run at once: the others are closed
+/// after a request and dialled again for the next one.
+const IDLE_OF_ORIGIN_MAX: usize = 256;
 /// How long an idle connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit to connect, including TLS.
@@ -104,7 +105,7 @@ impl ClientPool {
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_MAX)
+            .pool_max_idle_per_host(idle_of_origin(grant))
             .http1_max_headers(HEADERS_MAX)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
@@ -115,6 +116,12 @@ impl ClientPool {
         let (allow, private) = (grant.allow.clone(), grant.private.clone());
         Ok(PooledClient { allow, private, client, origins: HashSet::new(), used: 0 })
     }
+}
+
+/// The idle connections that a client keeps to each origin of a grant, which may cover at most [`ORIGINS_MAX`].
+fn idle_of_origin(grant: &HttpGrant) -> usize {
+    let origins = grant.origins().map_or(ORIGINS_MAX, |origins| origins.clamp(1, ORIGINS_MAX));
+    (IDLE_MAX / origins).min(IDLE_OF_ORIGIN_MAX)
 }
 
 impl Clients {
@@ -171,6 +178,20 @@ mod tests {
         assert_eq!(clients.len(), CLIENTS_MAX);
         assert!(clients.iter().any(|pooled| pooled.serves(&grant(0))));
         assert!(!clients.iter().any(|pooled| pooled.serves(&grant(1))));
+    }
+
+    #[test]
+    fn the_idle_connections_of_all_origins_are_bounded() {
+        let idle = |allow: &[&str]| {
+            let allow = allow.iter().map(|origin| origin.parse().unwrap()).collect();
+            idle_of_origin(&HttpGrant { allow, ..HttpGrant::default() })
+        };
+        assert_eq!(idle(&["https://a.example"]), 256);
+        assert_eq!(idle(&["a.example", "https://b.example:8443", "http://c.example"]), 256);
+        assert_eq!(idle(&["a.example"; 8]), 64, "http and https each");
+        for many in ["*", "*.a.example", "https://a.example:*"] {
+            assert_eq!(idle(&[many]), 8, "{many}");
+        }
     }
 
     #[test]
