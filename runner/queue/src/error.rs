@@ -233,8 +233,13 @@ impl QueueError {
 
     /// True if Redis answered and did not carry out the call. Calls on other keys may succeed.
     pub fn is_refusal(&self) -> bool {
-        let is_of_server =
-            matches!(self, Self::Refused(_) | Self::Unsupported(_) | Self::NotPermitted { .. });
+        let is_of_server = matches!(
+            self,
+            Self::Refused(_)
+                | Self::Unsupported(_)
+                | Self::NotPermitted { .. }
+                | Self::IsClusterNode { .. }
+        );
         is_of_server || self.is_of_topic()
     }
 

@@ -168,7 +168,8 @@ impl Connection {
         if error.code() == Some("NOPERM") {
             return Err(self.settings.not_permitted(&error));
         }
-        if matches!(self.route, Route::Server(_)) && matches!(error.code(), Some("MOVED" | "ASK")) {
+        if !self.is_cluster() && matches!(error.code(), Some("MOVED" | "ASK")) {
+            self.record_failure();
             return Err(QueueError::IsClusterNode { url: self.settings.public_url() });
         }
         let error = QueueError::of_redis(error);
