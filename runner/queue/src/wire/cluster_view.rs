@@ -16,7 +16,7 @@ use crate::wire::server_connection::{Repeat, ServerConnection};
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::slots::SlotMap;
 
-/// How long the other servers may take after the first one has answered.
+/// How long the other servers may take after one has named a server for each slot.
 const OTHERS_MAX: Duration = Duration::from_millis(100);
 
 /// What one server says.
@@ -24,8 +24,17 @@ pub(super) struct View {
     pub(super) map: SlotMap,
     /// The version of the configuration that it knows. It grows with each failover and each slot that moves.
     epoch: u64,
-    /// It serves, and every slot has a server.
+    /// Every slot has a server.
+    is_covered: bool,
+    /// Also, the server serves.
     is_whole: bool,
+}
+
+impl View {
+    /// The greatest one is right.
+    fn rank(&self) -> (bool, bool, u64) {
+        (self.is_whole, self.is_covered, self.epoch)
+    }
 }
 
 /// Asks one server.
@@ -48,12 +57,14 @@ pub(super) async fn ask(
     let info = info.as_ref().and_then(|info| text(info).ok()).unwrap_or_default();
     let field = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name));
     let epoch = field("cluster_current_epoch:").and_then(|epoch| epoch.parse().ok());
-    let is_whole = field("cluster_state:") == Some("ok") && map.first_uncovered().is_none();
-    Ok(View { map, epoch: epoch.unwrap_or_default(), is_whole })
+    let is_covered = map.first_uncovered().is_none();
+    let is_whole = is_covered && field("cluster_state:") == Some("ok");
+    Ok(View { map, epoch: epoch.unwrap_or_default(), is_covered, is_whole })
 }
 
-/// The answer of the newest epoch of those that arrive within this time, and soon after the first one; of a server that
-/// knows every slot, if one does. Without any, the failure that says most.
+/// The answer of the newest epoch; of a server that knows every slot, if one does. It waits for this time at most, and
+/// not much longer than for the first such server, so that a silent one delays little. Without an answer, the failure
+/// that says most.
 pub(super) async fn newest<T>(
     asked: Vec<BoxFuture<'_, Result<(T, View), QueueError>>>,
     within: Duration,
@@ -65,10 +76,10 @@ pub(super) async fn newest<T>(
     while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
         match answer {
             Ok((from, view)) => {
-                deadline = deadline.min(Instant::now() + OTHERS_MAX);
-                let rank = (view.is_whole, view.epoch);
-                let is_newer = |(_, known): &(T, View)| rank > (known.is_whole, known.epoch);
-                if best.as_ref().is_none_or(is_newer) {
+                if view.is_covered {
+                    deadline = deadline.min(Instant::now() + OTHERS_MAX);
+                }
+                if best.as_ref().is_none_or(|(_, known): &(T, View)| view.rank() > known.rank()) {
                     best = Some((from, view));
                 }
             }
