@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// The project promises that work goes on so soon after a new primary, or the new server of a slot, accepts writes.
+const RESUMES_WITHIN: Duration = Duration::from_secs(2);
 const SLEEP: Duration = Duration::from_millis(5);
 /// How often something may be late by the worst lateness on the way to one result: some processes that take turns.
 const TURNS: u32 = 20;
@@ -43,6 +45,17 @@ impl Lateness {
     /// What a promise for an idle machine allows on this one: twenty times the worst lateness more.
     pub fn allows(&self, promised: Duration) -> Duration {
         promised + self.worst() * TURNS
+    }
+
+    /// Checks how long a new server accepted writes before work went on there. Prints both times.
+    ///
+    /// # Panics
+    /// If it took longer than promised on this machine.
+    #[expect(clippy::print_stdout, reason = "a test says what it measured")]
+    pub fn check_resumed(&self, what: &str, after: Duration) {
+        let allowed = self.allows(RESUMES_WITHIN);
+        println!("{what}: work goes on after {after:.0?}, allowed are {allowed:.0?}");
+        assert!(after < allowed, "{what}: {after:?}, threads are up to {:?} late", self.worst());
     }
 }
 
