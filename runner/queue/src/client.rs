@@ -149,6 +149,11 @@ impl Queue {
         self.connection.cluster_primaries()
     }
 
+    /// How many slots each primary of [`Self::cluster_primaries`] has.
+    pub fn cluster_slots(&self) -> Vec<usize> {
+        self.connection.cluster_slots()
+    }
+
     /// The primaries of a cluster whose connection is lost and could not be made again yet.
     pub fn primaries_away(&self) -> Vec<PrimaryAway> {
         self.connection.primaries_away()

@@ -50,6 +50,11 @@ pub enum QueueError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The address of one server leads to a server of a cluster.
+    IsClusterNode {
+        /// The address, without its password.
+        url: String,
+    },
     /// The address of one server leads to a sentinel.
     IsSentinel {
         /// The address, without its password.
@@ -148,6 +153,9 @@ impl QueueError {
             Self::Cluster { url, reason } => {
                 format!("the cluster at {url} cannot be used: {reason}")
             }
+            Self::IsClusterNode { url } => {
+                format!("{url} is a server of a cluster, which has a part of the keys")
+            }
             Self::IsSentinel { url, masters } => {
                 let known =
                     if masters.is_empty() { "nothing".to_owned() } else { masters.join(", ") };
@@ -190,6 +198,7 @@ impl QueueError {
             Self::Cluster { .. } => Some(
                 "repair it (redis-cli --cluster check), or write redis:// if redis.url is a single server",
             ),
+            Self::IsClusterNode { .. } => Some("write redis-cluster://host:port,host:port"),
             Self::IsSentinel { .. } => Some("write redis-sentinel://host:port/master"),
             Self::ClosedWithoutReply { .. } => Some("write rediss:// if that port takes TLS"),
             Self::Tls { problem, .. } => Some(problem.remedy()),
@@ -224,8 +233,13 @@ impl QueueError {
 
     /// True if Redis answered and did not carry out the call. Calls on other keys may succeed.
     pub fn is_refusal(&self) -> bool {
-        let is_of_server =
-            matches!(self, Self::Refused(_) | Self::Unsupported(_) | Self::NotPermitted { .. });
+        let is_of_server = matches!(
+            self,
+            Self::Refused(_)
+                | Self::Unsupported(_)
+                | Self::NotPermitted { .. }
+                | Self::IsClusterNode { .. }
+        );
         is_of_server || self.is_of_topic()
     }
 

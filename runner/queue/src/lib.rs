@@ -108,7 +108,7 @@ pub use crate::operate::list_live::LiveJob;
 pub use crate::operate::list_state::{
     JobQuery, ListCursor, ListCursorError, ListedJob, ListedJobs,
 };
-pub use crate::operate::permissions::Role;
+pub use crate::operate::permissions::{Role, rules_of_topology};
 pub use crate::operate::recordings::{RECORDINGS_MAX, StoredRecording};
 pub use crate::operate::retention::{Pruned, PrunedRecords, RetentionLimits};
 pub use crate::operate::scan::KeyScan;

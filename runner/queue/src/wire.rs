@@ -9,6 +9,7 @@ mod certificate;
 pub(crate) mod clock;
 pub(crate) mod cluster;
 mod cluster_call;
+mod cluster_view;
 pub(crate) mod connection;
 pub(crate) mod connection_task;
 pub(crate) mod constants;

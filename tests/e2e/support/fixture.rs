@@ -65,7 +65,7 @@ impl Fixture {
         // As docs/guide/redis.md has it.
         let cluster: &[&str] = match Topology::of_run() {
             Topology::Single => &[],
-            Topology::Cluster => &["+cluster|slots", "+asking"],
+            Topology::Cluster => &["+asking", "+cluster|info", "+cluster|slots"],
         };
         let rules = rules.chain(cluster.iter().copied());
         let words: Vec<&str> = ["ACL", "SETUSER", user].into_iter().chain(rules).collect();

@@ -174,6 +174,20 @@ impl RedisCluster {
         &mut self.servers[self.primaries..]
     }
 
+    /// Waits until the replica of this primary, which is dead, accepts writes.
+    ///
+    /// # Panics
+    /// If it does not in time.
+    pub fn wait_for_successor_of(&self, primary: usize) {
+        let replica = &self.servers[self.primaries + primary];
+        eventually("the replica accepts writes", || {
+            // A server closes its connections when its role changes.
+            let asked = |words: &[&str]| replica.try_cli(words).unwrap_or_default();
+            asked(&["ROLE"]).starts_with("master")
+                && asked(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+        });
+    }
+
     /// The number of the first primary that has the slot of this key.
     ///
     /// # Panics

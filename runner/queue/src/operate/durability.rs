@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Pipeline;
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::durability::{Copies, Waited};
 
-/// How long each server is asked: the connection counts as half open after twice this silence.
+/// How long the servers are asked, all at once: the connection counts as half open after twice this silence.
 const ASKED_FOR: Duration = Duration::from_millis(500);
 
 impl Queue {
@@ -24,9 +25,11 @@ impl Queue {
         let within = ASKED_FOR;
         let mut wait = Pipeline::with_capacity(1);
         wait.add_command(copies.wait(within));
+        let servers = 0..self.connection.primaries();
+        let asked = servers.map(|server| self.connection.send_to(server, &wait));
         let mut missing = None;
-        for server in 0..self.connection.primaries() {
-            for reply in self.connection.send_to(server, &wait).await? {
+        for replies in join_all(asked).await {
+            for reply in replies? {
                 let reply = self.connection.check(reply).map_err(|error| {
                     let wanted = settings.durability().word();
                     match lack(copies, &error) {

@@ -4,9 +4,11 @@ use redis::Value;
 
 use crate::client::Queue;
 use crate::error::QueueError;
+use crate::wire::durability::Durability;
 use crate::wire::keys::Keys;
 use crate::wire::reply::{array, text};
 use crate::wire::script;
+use crate::wire::settings::ConnectionSettings;
 
 /// What a program does with the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,15 +87,54 @@ const PERMISSIONS: [Permission; 58] = [
     Permission("zscore", "KEY x", "dpv"),
 ];
 
+/// The same for what only some addresses and durabilities need, whatever the role. The channels of Sentinel are rules of
+/// the sentinels' own users.
+const OF_TOPOLOGY: [(Need, Permission); 6] = [
+    (Need::Cluster, Permission("asking", "", "")),
+    (Need::Cluster, Permission("cluster|info", "", "")),
+    (Need::Cluster, Permission("cluster|slots", "", "")),
+    (Need::Sentinel, Permission("role", "", "")),
+    (Need::Replica, Permission("wait", "1 1", "")),
+    (Need::Disk, Permission("waitaof", "1 0 1", "")),
+];
+
+/// What a permission is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Cluster,
+    Sentinel,
+    Replica,
+    Disk,
+}
+
+/// The permissions that these settings need next to those of the role.
+fn of_settings(settings: &ConnectionSettings) -> impl Iterator<Item = &'static Permission> {
+    let durability = settings.durability();
+    let is_needed = move |need: Need| match need {
+        Need::Cluster => settings.is_cluster(),
+        Need::Sentinel => settings.sentinels().is_ok_and(|sentinels| sentinels.is_some()),
+        Need::Replica => durability == Durability::Replica,
+        Need::Disk => durability == Durability::Disk,
+    };
+    OF_TOPOLOGY.iter().filter(move |(need, _)| is_needed(*need)).map(|(_, permission)| permission)
+}
+
+/// The ACL rules that a cluster, Sentinel, and each durability need next to those of a role.
+pub fn rules_of_topology() -> impl Iterator<Item = &'static str> {
+    OF_TOPOLOGY.iter().map(|(_, Permission(name, ..))| *name)
+}
+
 /// Commands whose refusal a daemon only warns about.
 const OPTIONAL: [&str; 2] = ["config|get", "slowlog|get"];
 
-/// Asks for the permission of each command: the number of its words, then the words.
+/// Asks for the permission of each command: the number of its words, then the words. A command that the server does not
+/// have is missed elsewhere.
 const ASK: &str = "\
 local missing, at = {}, 1
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
-  if not redis.acl_check_cmd(unpack(ARGV, at + 1, at + count)) then missing[#missing + 1] = at end
+  local is_known, is_permitted = pcall(redis.acl_check_cmd, unpack(ARGV, at + 1, at + count))
+  if is_known and not is_permitted then missing[#missing + 1] = at end
   at = at + count + 1
 end
 return missing";
@@ -134,10 +175,9 @@ impl Queue {
         ask.arg(ASK).arg(0);
         let mut asked = Vec::new();
         let mut index = 1;
-        for Permission(name, sample, roles) in &PERMISSIONS {
-            if !roles.contains(role.letter()) {
-                continue;
-            }
+        let of_role = PERMISSIONS.iter().filter(|permission| permission.2.contains(role.letter()));
+        let needed = of_role.chain(of_settings(self.connection.settings()));
+        for Permission(name, sample, _) in needed {
             let words: Vec<String> = words_of(&self.keys, name, sample);
             asked.push((index, *name, sample.contains("KEY")));
             index += words.len() + 1;

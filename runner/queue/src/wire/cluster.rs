@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{join_all, select_all};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::{Cmd, Pipeline, Value};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::error::QueueError;
 use crate::wire::address::NodeAddress;
 use crate::wire::cluster_call::{Call, Left, Part, add};
+use crate::wire::cluster_view::{self, View, newest};
 use crate::wire::connection_task::ConnectionTask;
 use crate::wire::latency::LatencyStats;
 use crate::wire::link::Endpoint;
@@ -30,7 +31,9 @@ use crate::wire::slots::{SlotMap, slot_of, slot_of_key};
 const REPLY_MAX: Duration = Duration::from_secs(5);
 /// The wait before a command is sent again that no server could carry out.
 const AGAIN_AFTER: Duration = Duration::from_millis(25);
-/// The longest wait for the slots of a cluster from one of its servers.
+/// The longest wait for the first server of the address, of which all are asked at once.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// The longest wait for the slots of a cluster from some of its servers.
 const SLOTS_MAX: Duration = Duration::from_secs(1);
 /// The least time between two looks at the slots because one of them has moved.
 const MAP_AGE_MIN: Duration = Duration::from_secs(1);
@@ -87,18 +90,22 @@ impl Cluster {
             state: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
-        let mut failure = settings.no_reply();
-        for seed in seeds {
-            match ServerConnection::open(&cluster.endpoint(seed), latency, task).await {
-                Ok((server, _)) => {
-                    cluster.state.lock().servers.insert(seed.to_string(), server);
-                    cluster.read_slots(0).await?;
-                    return cluster.require_all_slots();
-                }
-                Err(error) => failure = error,
-            }
-        }
-        Err(failure)
+        let connected = cluster.seeds.iter().map(|seed| cluster.connect_to(seed).boxed()).collect();
+        let ((name, server), view) = newest(connected, CONNECT_MAX, &settings).await?;
+        cluster.state.lock().servers.insert(name, server);
+        cluster.install(view.map);
+        cluster.require_all_slots()
+    }
+
+    /// Connects to a server of the address and asks it for the slots.
+    async fn connect_to(
+        &self,
+        seed: &NodeAddress,
+    ) -> Result<((String, ServerConnection), View), QueueError> {
+        let endpoint = self.endpoint(seed);
+        let (server, _) = ServerConnection::open(&endpoint, &self.latency, &self.task).await?;
+        let view = cluster_view::ask(&server, seed, &self.settings).await?;
+        Ok(((seed.to_string(), server), view))
     }
 
     /// The cluster, if every slot has a server.
@@ -233,37 +240,22 @@ impl Cluster {
             nodes.extend(self.seeds.iter().cloned());
             nodes
         };
-        let mut ask = Pipeline::with_capacity(1);
-        ask.cmd("CLUSTER").arg("SLOTS");
         let mut failure = self.settings.no_reply();
         for some in nodes.chunks(ASKED_MAX) {
             let asked = some.iter().map(|node| {
-                let (server, ask) = (self.server(node), &ask);
+                let server = self.server(node);
                 async move {
-                    let replies = timeout(SLOTS_MAX, server.send(ask, 0..1, Repeat::Always)).await;
-                    (node, replies)
+                    let view = cluster_view::ask(&server, node, &self.settings).await;
+                    view.map(|view| ((), view))
                 }
                 .boxed()
             });
-            let mut asked: Vec<_> = asked.collect();
-            while !asked.is_empty() {
-                let ((node, replies), _, rest) = select_all(asked).await;
-                asked = rest;
-                let value = match replies {
-                    Ok(Ok(mut replies)) => replies.values.pop().unwrap_or(Value::Nil),
-                    Ok(Err(failed)) => {
-                        failure = failed.error;
-                        continue;
-                    }
-                    Err(_) => continue,
-                };
-                match SlotMap::read(&value, node, self.settings.node_addresses()) {
-                    Some(map) => {
-                        self.install(map);
-                        return Ok(());
-                    }
-                    None => failure = self.settings.no_cluster(&value),
+            match newest(asked.collect(), SLOTS_MAX, &self.settings).await {
+                Ok(((), view)) => {
+                    self.install(view.map);
+                    return Ok(());
                 }
+                Err(error) => failure = error,
             }
         }
         Err(failure)
@@ -295,6 +287,12 @@ impl Cluster {
 
     pub(super) fn addresses(&self) -> Vec<String> {
         self.state.lock().map.primaries().iter().map(ToString::to_string).collect()
+    }
+
+    /// How many slots each primary has, in their order.
+    pub(super) fn slots(&self) -> Vec<usize> {
+        let map = &self.state.lock().map;
+        (0..map.primaries().len()).map(|primary| map.count_of(primary)).collect()
     }
 
     /// The primaries whose connection is lost and could not be made again.

@@ -146,6 +146,14 @@ impl Connection {
         }
     }
 
+    /// How many slots each of them has.
+    pub(crate) fn cluster_slots(&self) -> Vec<usize> {
+        match &self.route {
+            Route::Server(_) => Vec::new(),
+            Route::Cluster(cluster) => cluster.slots(),
+        }
+    }
+
     /// The primaries of a cluster that cannot be reached; none without one.
     pub(crate) fn primaries_away(&self) -> Vec<PrimaryAway> {
         match &self.route {
@@ -160,6 +168,10 @@ impl Connection {
         let error = redis::RedisError::from(error);
         if error.code() == Some("NOPERM") {
             return Err(self.settings.not_permitted(&error));
+        }
+        if !self.is_cluster() && matches!(error.code(), Some("MOVED" | "ASK")) {
+            self.record_failure();
+            return Err(QueueError::IsClusterNode { url: self.settings.public_url() });
         }
         let error = QueueError::of_redis(error);
         if matches!(error, QueueError::Refused(_)) {

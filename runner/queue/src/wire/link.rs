@@ -28,6 +28,9 @@ use crate::wire::transport::Transport;
 /// The longest wait for a reply: shorter than a lease, longer than a fork of Redis takes.
 pub(crate) const REPLY_MAX: Duration = Duration::from_secs(5);
 
+/// With these ends the name of a key has a slot near the first and near the last one of a cluster. No key has them.
+const OUTER_SLOTS: [&str; 2] = ["{ru}", "{fv}"];
+
 /// How long a link may receive nothing before it is probed.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
@@ -239,7 +242,8 @@ impl OpenLink {
         if role.is_some_and(|role| !is_primary(&role)) {
             return Err(settings.no_primary(&node));
         }
-        let has_layout = has_layout(&mut connection, endpoint).await?;
+        let asks_slots = number == 0 && settings.is_of_one_server();
+        let has_layout = has_layout(&mut connection, endpoint, asks_slots).await?;
         let demoted = has_sentinels.then(Arc::default);
         let copies = settings.copies().map(CopyWaits::new).map(Arc::new);
         let carrier = Carrier::Redis(RedisLink { connection, traffic, demoted, copies });
@@ -272,13 +276,27 @@ fn is_primary(role: &Value) -> bool {
 }
 
 /// Whether the queue has a version of its layout. Fails if this program does not know the version, or if Redis
-/// still loads its data. A user who may not read it goes on without.
+/// still loads its data. A user who may not read it goes on without. With `asks_slots` it also fails if the server is
+/// one of a cluster and has a part of the slots: then it redirects a read of the others.
 async fn has_layout(
     connection: &mut MultiplexedConnection,
     endpoint: &Endpoint,
+    asks_slots: bool,
 ) -> Result<bool, QueueError> {
-    let ask = connection.send_packed_command(redis::cmd("GET").arg(&endpoint.layout_key)).await;
-    match ask.and_then(Value::extract_error) {
+    let key = &endpoint.layout_key;
+    let mut reads = Pipeline::with_capacity(3);
+    reads.cmd("GET").arg(key);
+    if asks_slots {
+        for tag in OUTER_SLOTS {
+            reads.cmd("GET").arg(format!("{key}{tag}"));
+        }
+    }
+    let replies = connection.send_packed_commands(&reads, 0, reads.len()).await;
+    let replies = replies.map_err(QueueError::of_redis)?;
+    if asks_slots && replies.iter().any(is_moved) {
+        return Err(QueueError::IsClusterNode { url: endpoint.settings.public_url() });
+    }
+    match replies.into_iter().next().unwrap_or(Value::Nil).extract_error() {
         Ok(stored) => {
             check_layout(&stored)?;
             Ok(stored != Value::Nil)
@@ -288,6 +306,10 @@ async fn has_layout(
         }
         Err(_) => Ok(true),
     }
+}
+
+fn is_moved(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::Moved))
 }
 
 /// Returns when the server has been silent and answers no probe.

@@ -226,15 +226,28 @@ impl ConnectionSettings {
         Address::parse(&self.url).is_ok_and(|address| matches!(address.target, Target::Cluster(_)))
     }
 
+    /// True if the URL names one server, and these settings are not those of a cluster's.
+    pub(crate) fn is_of_one_server(&self) -> bool {
+        let is_server =
+            |address: Address| matches!(address.target, Target::Server(_)) && self.node.is_none();
+        Address::parse(&self.url).is_ok_and(is_server)
+    }
+
     /// The error for a server that answers this when it is asked for the slots of its cluster.
-    pub(crate) fn no_cluster(&self, reply: &Value) -> QueueError {
-        let reason = match reply {
-            Value::ServerError(error) => {
-                error.details().unwrap_or("it refuses CLUSTER SLOTS").to_owned()
-            }
-            _ => "it answers CLUSTER SLOTS in an unknown form".to_owned(),
+    pub(crate) fn no_cluster(&self, reply: Value) -> QueueError {
+        let url = self.public_url();
+        let Value::ServerError(error) = reply else {
+            let reason = "it answers CLUSTER SLOTS in an unknown form".to_owned();
+            return QueueError::Cluster { url, reason };
         };
-        QueueError::Cluster { url: self.public_url(), reason }
+        let error = RedisError::from(error);
+        match error.code() {
+            Some("NOPERM") => self.not_permitted(&error),
+            _ => {
+                let reason = error.detail().unwrap_or("it refuses CLUSTER SLOTS").to_owned();
+                QueueError::Cluster { url, reason }
+            }
+        }
     }
 
     /// The error for a server that sentinels named and that is a replica.

@@ -114,6 +114,12 @@ impl SlotMap {
         &self.primaries
     }
 
+    /// How many slots the primary of this number has.
+    pub(super) fn count_of(&self, primary: usize) -> usize {
+        let own = self.ranges.iter().filter(|(.., index)| *index == primary);
+        own.map(|(first, last, _)| usize::from(last - first) + 1).sum()
+    }
+
     /// The first slot that no server has.
     pub(super) fn first_uncovered(&self) -> Option<u16> {
         let mut next = 0;
@@ -152,10 +158,14 @@ mod tests {
     #[test]
     fn slots_of_keys_are_those_of_redis() {
         // As CLUSTER KEYSLOT answers.
-        for (key, slot) in
-            [("123456789", 12_739), ("foo", 12_182), ("{foo}bar", 12_182), ("x{}y", 0)]
-        {
-            let slot = if slot == 0 { crc16(key.as_bytes()) % SLOTS } else { slot };
+        for (key, slot) in [
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("{foo}bar", 12_182),
+            ("x{}y", 16_116),
+            ("{ru}", 9),
+            ("{fv}", 16_349),
+        ] {
             assert_eq!(slot_of_key(key.as_bytes()), slot, "{key}");
         }
     }
@@ -186,6 +196,7 @@ mod tests {
         let reply = Value::Array(vec![row(8_000, 16_383, 2), row(0, 99, 1), row(101, 7_999, 1)]);
         let mut map = SlotMap::read(&reply, &at(1), &NodeAddresses::default()).unwrap();
         assert_eq!((map.node_of(5), map.node_of(100)), (Some(&at(1)), None));
+        assert_eq!((map.count_of(0), map.count_of(1)), (100 + 7_899, 8_384));
         assert_eq!((map.node_of(16_383), map.first_uncovered()), (Some(&at(2)), Some(100)));
         map.record_move(5, at(3));
         assert_eq!((map.node_of(5), map.primaries().len()), (Some(&at(3)), 2));

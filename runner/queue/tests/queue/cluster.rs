@@ -1,8 +1,11 @@
 //! A cluster: commands go to the servers that have their slots, also while slots move and primaries die.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use duebox_harness::{RedisCluster, RedisServer, eventually};
+use duebox_harness::{Lateness, RedisCluster, RedisServer, eventually};
 use duebox_job::TopicName;
 use duebox_queue::{
     ConnectionSettings, IfExists, KeyScan, KvCondition, KvWrite, Leased, Notification, Promotion,
@@ -118,6 +121,7 @@ async fn slots_move_under_load() {
     let mut cluster = RedisCluster::start(2);
     let queue = connect(&cluster).await;
     let keys = "duebox:{mail}:jobs";
+    let lateness = Lateness::measure();
     for round in 0..6 {
         let before = format!("before-{round}");
         let pushed = queue.push(&topic("mail"), &[job(&before)], IfExists::Reject).await.unwrap();
@@ -154,7 +158,9 @@ async fn slots_move_under_load() {
         for at in [target, source] {
             servers[at].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[target]]);
         }
+        let moved_at = Instant::now();
         let (kept, mut ran) = during.await.unwrap();
+        lateness.check_resumed("move of a slot", moved_at.elapsed());
         assert!(kept.unwrap()[0].is_stored());
         ran.extend(run(&queue, "mail").await);
         assert_eq!(ran, [before, format!("during-{round}")].into(), "round {round}");
@@ -189,7 +195,16 @@ async fn a_replica_takes_the_place_of_a_dead_primary() {
         let own = offset(&info, "master_repl_offset:");
         replica.contains(&format!("offset={},", own.trim()))
     });
+    let over = Arc::<AtomicBool>::default();
+    let load = tokio::spawn(push_until(Arc::clone(&over), queue.clone()));
+    let lateness = Lateness::measure();
     cluster.primaries()[dead].stop();
+    cluster.wait_for_successor_of(dead);
+    let writable_at = Instant::now();
+    eventually!(queue.push(&topic("mail"), &[job("after")], IfExists::Keep).await.is_ok());
+    lateness.check_resumed("death of a primary", writable_at.elapsed());
+    over.store(true, Ordering::Relaxed);
+    load.await.unwrap();
     for name in TOPICS {
         eventually!(queue.push(&topic(name), &[job("after")], IfExists::Keep).await.is_ok());
         assert_eq!(
@@ -198,6 +213,42 @@ async fn a_replica_takes_the_place_of_a_dead_primary() {
             "{name}"
         );
     }
+}
+
+/// Pushes to topics on each primary. A call may fail while one is away, and in no other way.
+async fn push_until(over: Arc<AtomicBool>, queue: Queue) {
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        let name = format!("load.{}", number % TOPICS.len());
+        let jobs = [job(&number.to_string())];
+        match queue.push(&topic(&name), &jobs, IfExists::Reject).await {
+            Ok(answers) => assert_eq!(answers, [Pushed::Pushed]),
+            Err(error) => assert!(error.is_disconnected(), "{error}"),
+        }
+        number += 1;
+    }
+}
+
+/// Every server of a cluster is recognized, whichever slots it has, and no other server is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_of_one_server_of_a_cluster_is_refused() {
+    let mut cluster = RedisCluster::start(3);
+    for server in cluster.primaries() {
+        let url = format!("redis://127.0.0.1:{}", server.port());
+        let error =
+            Queue::connect(&ConnectionSettings::new(url), "duebox").await.map(drop).unwrap_err();
+        assert!(matches!(&error, QueueError::IsClusterNode { .. }), "{error}");
+        assert!(error.to_string().contains("write redis-cluster://"), "{error}");
+    }
+    // A user who may not read the keys that are asked for.
+    let single = RedisServer::start();
+    let keys = ["~duebox:layout", "~duebox:topics", "~duebox:pushed:*", "~duebox:{*"];
+    let rules = ["ACL", "SETUSER", "narrow", "on", ">secret", "&*", "+@all"];
+    single.cli(&[&rules[..], &keys].concat());
+    let url = format!("redis://narrow:secret@127.0.0.1:{}", single.port());
+    let queue = Queue::connect(&ConnectionSettings::new(url), "duebox").await.unwrap();
+    let pushed = queue.push(&topic("mail"), &[job("a")], IfExists::Reject).await.unwrap();
+    assert_eq!(pushed, [Pushed::Pushed]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -291,3 +291,27 @@ async fn a_command_that_redis_does_not_know_is_named() {
     assert!(matches!(&error, QueueError::Unsupported(why) if why.contains("EVALSHA")), "{error}");
     assert!(!error.is_of_topic() && error.to_string().contains("rename-command"), "{error}");
 }
+
+/// The name in the first message of a TLS handshake.
+fn name_of_next(listener: &TcpListener) -> Option<String> {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut acceptor = rustls::server::Acceptor::default();
+    loop {
+        acceptor.read_tls(&mut client).unwrap();
+        if let Some(accepted) = acceptor.accept().map_err(|(error, _)| error).unwrap() {
+            return accepted.client_hello().server_name().map(str::to_owned);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_the_url_is_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let names = tokio::task::spawn_blocking(move || [(); 2].map(|()| name_of_next(&listener)));
+    for host in ["localhost", "127.0.0.1"] {
+        refused(&ConnectionSettings::new(format!("rediss://{host}:{port}"))).await;
+    }
+    // An address is no name.
+    assert_eq!(names.await.unwrap(), [Some("localhost".to_owned()), None]);
+}

@@ -60,7 +60,9 @@ mod half_open;
 mod reconnect;
 // Slots that are spread over servers.
 mod cluster;
+mod cluster_answers;
 mod cluster_migration;
+mod fake_node;
 // Copies on replicas and disks.
 mod durability;
 // A primary that sentinels name, and its failover.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use duebox_harness::{RedisServer, SentinelGroup, eventually};
+use duebox_harness::{Lateness, RedisServer, SentinelGroup, eventually};
 use duebox_queue::{ConnectionSettings, IfExists, Pushed, Queue, QueueError, TopicName};
 
 use crate::fixture::job;
@@ -63,7 +63,7 @@ async fn pushes_go_on_at_the_new_primary() {
     let queue = Queue::connect(&settings(&group), "duebox").await.unwrap();
     let topic = TopicName::new("mail").unwrap();
     for how in ["order", "death"] {
-        let old = group.primary().port();
+        let (old, lateness) = (group.primary().port(), Lateness::measure());
         let over = Arc::<AtomicBool>::default();
         let pushes = tokio::spawn(push_until(Arc::clone(&over), queue.clone(), how));
         match how {
@@ -82,9 +82,7 @@ async fn pushes_go_on_at_the_new_primary() {
             let is_new = primary.port() != old;
             is_pushed && is_new && primary.cli(&["HEXISTS", "duebox:{mail}:jobs", &id]) == "1"
         });
-        let took = writable_at.elapsed();
-        println!("failover by {how}: pushes go on {} ms after it", took.as_millis());
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        lateness.check_resumed(&format!("failover by {how}"), writable_at.elapsed());
         over.store(true, Ordering::Relaxed);
         pushes.await.unwrap();
     }

@@ -76,7 +76,7 @@ async fn a_cluster_over_tls_and_a_user_of_the_guide() {
     let certificate = Certificate::of(&["127.0.0.1"]);
     let mut cluster = RedisCluster::with_tls(3, &certificate.ca, &certificate.shown);
     let url = cluster.tls_url("127.0.0.1");
-    allow(cluster.servers(), &["+cluster|slots", "+asking"]);
+    allow(cluster.servers(), &["+asking", "+cluster|info", "+cluster|slots"]);
     let settings = ConnectionSettings::new(as_worker(&url)).with_ca(&certificate.ca);
     let queue = Queue::connect(&settings, "duebox").await.unwrap();
     queue.check_permissions().await.unwrap();

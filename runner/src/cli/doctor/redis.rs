@@ -34,6 +34,8 @@ struct ServerReport {
     tls: Option<Tls>,
     /// The primaries of the cluster; none without one.
     cluster: Vec<String>,
+    /// How many slots each of them has.
+    cluster_slots: Vec<usize>,
     /// What the sentinels of the address say.
     sentinels: Option<Sentinels>,
     latency_us: Latency,
@@ -93,6 +95,7 @@ async fn ask(queue: &Queue, url: String, user: String) -> Result<ServerReport, Q
         facts,
         tls: queue.tls_session().map(Tls::from),
         cluster: queue.cluster_primaries(),
+        cluster_slots: queue.cluster_slots(),
         sentinels: None,
         latency_us,
         clock_skew_ms,
@@ -222,7 +225,11 @@ impl ServerReport {
             self.sentinels.as_ref().map_or_else(|| "none".to_owned(), Sentinels::describe);
         let cluster = match self.cluster.as_slice() {
             [] => "none".to_owned(),
-            primaries => format!("{} primaries: {}", primaries.len(), primaries.join(", ")),
+            primaries => {
+                let with_slots = primaries.iter().zip(&self.cluster_slots);
+                let shown = with_slots.map(|(address, slots)| format!("{address} ({slots} slots)"));
+                format!("{} primaries: {}", primaries.len(), shown.collect::<Vec<_>>().join(", "))
+            }
         };
         let mut text = output::fields(&[
             ("url", self.url.clone()),

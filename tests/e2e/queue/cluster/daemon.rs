@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::time::Instant;
 
-use duebox_harness::{Daemon, LogLine, RedisCluster, duebox_binary, eventually};
+use duebox_harness::{Daemon, Lateness, LogLine, RedisCluster, duebox_binary, eventually};
 use serde_json::Value;
 
 use crate::support::client::{address, get};
@@ -74,6 +75,7 @@ fn a_daemon_serves_a_cluster() {
     assert!(fixture.duebox(&["schedules"]).contains("beat"));
     let shown = fixture.duebox(&["doctor", "--redis"]);
     assert!(shown.contains("cluster      3 primaries: "), "{shown}");
+    assert_eq!(shown.matches(" (5461 slots)").count(), 2, "{shown}");
     assert!(daemon.terminate().success());
 }
 
@@ -96,7 +98,12 @@ fn a_daemon_survives_the_death_of_a_primary() {
     assert_eq!(cluster.primaries()[at].pipe(&last), ["OK", "1"], "the replica has the jobs");
     eventually("a part is settled", || daemon.count(is_verdict) >= JOBS / 5);
     let dead = format!("127.0.0.1:{}", cluster.primaries()[at].port());
+    let lateness = Lateness::measure();
     cluster.primaries()[at].stop();
+    cluster.wait_for_successor_of(at);
+    let (writable_at, before) = (Instant::now(), daemon.count(is_verdict));
+    eventually("work goes on", || daemon.count(is_verdict) > before);
+    lateness.check_resumed("death of a primary", writable_at.elapsed());
     let is_about_it = |line: &LogLine, message: &str| {
         line.has("primary", &dead) && line.message().starts_with(message)
     };
