@@ -142,7 +142,7 @@ pub fn add(key: impl AsRef<[u8]>, delta: i64) -> Result<i64, Error> {
 }
 
 fn write(key: &[u8], value: &[u8], ttl: Option<Duration>, mode: Mode) -> Result<bool, Error> {
-    match abi::kv_set(key, value, ttl.map_or(0, ttl_ms), mode) {
+    match abi::kv_set(key, value, ttl.map_or(0, millis), mode) {
         0 => Ok(true),
         code::CONFLICT => Ok(false),
         code => Err(Error::new(code)),
@@ -150,7 +150,7 @@ fn write(key: &[u8], value: &[u8], ttl: Option<Duration>, mode: Mode) -> Result<
 }
 
 /// The host takes 0 as permanent, so the minimum is 1.
-fn ttl_ms(ttl: Duration) -> i64 {
+fn millis(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).max(1)
 }
 

@@ -62,12 +62,12 @@ impl Verdict {
             Self::Ack => (0, ""),
             Self::Nack { reason, retry_after } => {
                 if let Some(delay) = retry_after {
-                    abi::retry_after(delay_ms(*delay));
+                    abi::retry_after(millis(*delay));
                 }
                 (1, reason.as_str())
             }
             Self::Snooze { delay, reason } => {
-                abi::snooze(delay_ms(*delay));
+                abi::snooze(millis(*delay));
                 (1, reason.as_str())
             }
             Self::Drop { reason } => (2, reason.as_str()),
@@ -80,8 +80,8 @@ impl Verdict {
 }
 
 /// Larger delays are cut off; the host's own limit is far lower.
-fn delay_ms(delay: Duration) -> i64 {
-    i64::try_from(delay.as_delay_ms()).unwrap_or(i64::MAX)
+fn millis(delay: Duration) -> i64 {
+    i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Any error becomes a nack with its text as the reason, which is what `?` does in a handler.

@@ -106,7 +106,7 @@ impl Request {
     /// # Errors
     /// [`Error`] if there is no response.
     pub fn send(self) -> Result<Response, Error> {
-        let (timeout_ms, hops) = (self.timeout.map(timeout_ms), self.follow);
+        let (timeout_ms, hops) = (self.timeout.map(millis), self.follow);
         let started = if hops > 0 { abi::meta_int(Meta::Now) } else { 0 };
         let mut request = self;
         let mut response = request.exchange(timeout_ms)?;
@@ -182,6 +182,6 @@ impl Request {
 }
 
 /// The host takes 0 as the remaining time, so the minimum is 1.
-fn timeout_ms(timeout: Duration) -> i32 {
+fn millis(timeout: Duration) -> i32 {
     i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1)
 }
