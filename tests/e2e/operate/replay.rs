@@ -100,7 +100,10 @@ fn replay_what_was_drawn(
             is_recorded(fixture, name, life * 3);
         }
         assert!(daemon.terminate().success());
-        let _ = fs::remove_dir_all(fixture.path("cache"));
+        let cache = fixture.path("cache");
+        if cache.is_dir() {
+            fs::remove_dir_all(cache).unwrap();
+        }
     }
     for cache in caches {
         fixture.manifest(cache, topics);
