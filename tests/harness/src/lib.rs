@@ -25,7 +25,7 @@ pub use authority::{Authority, CertificateFiles};
 pub use cgroup::{Cgroup, Limits, Throttling};
 pub use daemon::{Daemon, LogLine, duebox_binary};
 pub use eventually::{eventually, patience};
-pub use lateness::{DEMOTED_WITHIN, Lateness};
+pub use lateness::Lateness;
 pub use proxy::Proxy;
 pub use redis_cluster::RedisCluster;
 pub use redis_server::RedisServer;

@@ -135,6 +135,21 @@ impl SentinelGroup {
         }
     }
 
+    /// Waits until a failover is over: one server is the primary, and all others that run are replicas. Only then is another
+    /// primary that shows up the successor.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    pub fn wait_until_one_primary(&self) {
+        eventually("one server is the primary", || {
+            let running = self.servers.iter().filter(|server| server.is_running());
+            let roles: Vec<_> = running.map(|server| server.try_cli(&["ROLE"])).collect();
+            let is_primary = |role: &&str| role.starts_with("master");
+            let known: Vec<&str> = roles.iter().flatten().map(String::as_str).collect();
+            known.len() == roles.len() && known.iter().filter(|role| is_primary(role)).count() == 1
+        });
+    }
+
     /// Waits until a server other than the one of this port takes writes.
     ///
     /// # Panics
