@@ -96,14 +96,14 @@ impl SourceHandler {
         limits: Limits,
         grants: Grants,
     ) -> Result<Handler, LoadError> {
-        self.load_seeded(sandbox, limits, grants, None)
+        self.load_with_seed(sandbox, limits, grants, None)
     }
 
     /// Evaluates the program, with the random bytes of a seed if one is given.
     ///
     /// # Errors
     /// [`LoadError`] if its top level fails.
-    pub fn load_seeded(
+    pub fn load_with_seed(
         &self,
         sandbox: &Sandbox,
         limits: Limits,

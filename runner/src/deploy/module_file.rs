@@ -305,7 +305,7 @@ impl File {
     ) -> Result<Handler, LoadError> {
         match self {
             Self::Module(bytes) => sandbox.load_with_seed(bytes, limits, grants, seed),
-            Self::Source(source) => source.load_seeded(sandbox, limits, grants, seed),
+            Self::Source(source) => source.load_with_seed(sandbox, limits, grants, seed),
         }
     }
 }
