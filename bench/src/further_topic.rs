@@ -1,5 +1,5 @@
-//! What a further topic of a source language costs a process that serves one already: resident memory, with one job
-//! run on each topic. The engine is in the cache, as that of a daemon.
+//! What a further topic of a source language costs a process that serves one already: memory, with one job run on each
+//! topic. A page counts once, although the module and its instances map it. The engine is in the cache, as that of a daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use duebox_sandbox::{
     Grants, Handler, HostServices, Instances, Interrupt, Limits, Sandbox, SandboxConfig,
 };
 
-use crate::machine::resident_bytes;
+use crate::machine::proportional_bytes;
 use crate::sandbox::{DiscardLog, job};
 
 /// Topics that are added.
 const TOPICS: usize = 6;
 
-/// MB of resident memory that each further topic takes.
-pub(crate) fn resident_mb(config: &SandboxConfig, handler: &Path) -> anyhow::Result<f64> {
+/// MB of memory that each further topic takes.
+pub(crate) fn taken_mb(config: &SandboxConfig, handler: &Path) -> anyhow::Result<f64> {
     let folder = tempfile::tempdir().context("cannot create a directory for the sources")?;
     let mut sandbox = Sandbox::new(config)?;
     sandbox.use_cache_dir(&folder.path().join("cache"))?;
@@ -42,9 +42,9 @@ pub(crate) fn resident_mb(config: &SandboxConfig, handler: &Path) -> anyhow::Res
         anyhow::Ok(handler)
     };
     let first = topic(0)?;
-    let before = resident_bytes(std::process::id())?;
+    let before = proportional_bytes(std::process::id())?;
     let further = (1..=TOPICS).map(topic).collect::<anyhow::Result<Vec<Handler>>>()?;
-    let after = resident_bytes(std::process::id())?;
+    let after = proportional_bytes(std::process::id())?;
     drop((first, further));
     Ok((after.saturating_sub(before)) as f64 / 1e6 / TOPICS as f64)
 }

@@ -61,9 +61,15 @@ pub(crate) fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
     memory_bytes(pid, "VmHWM:")
 }
 
-/// Resident memory of a process, in bytes.
+/// Resident memory of a process, in bytes. A page that it has mapped twice counts twice.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     memory_bytes(pid, "VmRSS:")
+}
+
+/// Memory that a process takes of the machine, in bytes: each page counts once, however often it is mapped, and one that
+/// several processes share counts in parts.
+pub(crate) fn proportional_bytes(pid: u32) -> anyhow::Result<u64> {
+    kib_of(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
 }
 
 /// Resets the peak memory of a process to what it holds now.
@@ -73,9 +79,13 @@ pub(crate) fn reset_peak_memory(pid: u32) -> anyhow::Result<()> {
 }
 
 fn memory_bytes(pid: u32, field: &str) -> anyhow::Result<u64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let found = status.lines().find_map(|line| line.strip_prefix(field));
+    kib_of(&format!("/proc/{pid}/status"), field)
+}
+
+/// A field in KiB of a file in /proc, in bytes.
+fn kib_of(path: &str, field: &str) -> anyhow::Result<u64> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let found = text.lines().find_map(|line| line.strip_prefix(field));
     let kib = found.and_then(|text| text.trim().strip_suffix(" kB"));
     let kib: u64 =
         kib.and_then(|text| text.parse().ok()).with_context(|| format!("{path} has no {field}"))?;
@@ -91,6 +101,7 @@ mod tests {
         let pid = std::process::id();
         assert!(peak_memory_bytes(pid).unwrap() > 100_000);
         assert!(resident_bytes(pid).unwrap() <= peak_memory_bytes(pid).unwrap());
+        assert!(proportional_bytes(pid).unwrap() > 100_000);
         let before = cpu_s(pid).unwrap();
         let mut rounds = 0_u64;
         while cpu_s(pid).unwrap() <= before {

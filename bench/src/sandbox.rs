@@ -158,7 +158,7 @@ fn further_topics(
             continue;
         }
         let source = crate::settings::source_of(&args.handlers, module);
-        let figures = vec![crate::further_topic::resident_mb(config, &source)?];
+        let figures = vec![crate::further_topic::taken_mb(config, &source)?];
         let (name, target) = (name.to_owned(), Target::AtMost(target));
         rows.push(Row { name, unit: "MB", target, figures, elapsed: Vec::new() });
     }

@@ -190,21 +190,26 @@ enum ClientCommand {
 ///
 /// Reads the manifest as `run` would, loads each handler into the sandbox and runs the topic's
 /// smoke cases on it. Prints each problem with its file, line and remedy. Warns about grants that
-/// reach further than they seem to. Needs no Redis.
+/// reach further than they seem to. Needs no Redis, except with --redis.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   duebox check
   duebox check --strict
+  duebox check --redis
   duebox check --manifest deploy/duebox.toml --json
 
 Exit codes:
   0  no problems; there may be warnings
+  1  with --redis: Redis cannot be reached
   2  there are problems, or with --strict warnings")]
 struct CheckArgs {
     /// Treat warnings as problems
     #[arg(long)]
     strict: bool,
+    /// Ask Redis too: warn of schedules whose topic is paused
+    #[arg(long)]
+    redis: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,

@@ -7,6 +7,7 @@ mod code;
 mod codegen;
 pub(crate) mod compile;
 mod compile_request;
+mod compiled_code;
 mod compiler_main;
 pub(crate) mod compiler_process;
 mod debug_sections;

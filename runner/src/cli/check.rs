@@ -2,6 +2,7 @@
 //! prints the topics and patterns with their modules, the grants, the schedules and any warnings.
 
 mod grants;
+mod paused;
 
 use std::process::ExitCode;
 
@@ -12,12 +13,16 @@ use serde::Serialize;
 
 use self::grants::GrantLines;
 use super::support::failure::{BAD_INPUT, Failure};
-use super::support::output;
+use super::support::{output, target};
 use super::{CheckArgs, Common};
 use crate::deploy::module_file::{self, ModuleError};
 use crate::manifest::{LocatedProblem, Manifest, ManifestError, Soundness, Topic, Warnings};
 use crate::observe::log::colours_wanted;
 use crate::schedule::Schedule;
+
+/// The word before a problem, and its colour on a terminal.
+const ERROR: (&str, &str) = ("error", "1;31");
+const WARNING: (&str, &str) = ("warning", "1;33");
 
 /// The result of a check; the JSON output.
 #[derive(Serialize)]
@@ -83,7 +88,7 @@ pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failu
         }
         Err(error) => return Err(error.into()),
     };
-    let (report, error) = match &examined.soundness {
+    let (mut report, error) = match &examined.soundness {
         Soundness::Valid(manifest) => (CheckReport::of_modules(manifest)?, None),
         // The modules can be judged all the same.
         Soundness::Flawed(manifest, error) => {
@@ -94,34 +99,41 @@ pub(super) fn check(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failu
             (report, Some(error))
         }
     };
-    show(report, error, &examined.warnings, args)
+    report.warnings = examined.warnings.located();
+    let in_file = examined.warnings.render(colours_wanted());
+    let mut texts = Vec::from_iter(Some(in_file).filter(|text| !text.is_empty()));
+    if let (Soundness::Valid(manifest), true) = (&examined.soundness, args.redis) {
+        let paused = target::block_on(paused::schedules(manifest))?;
+        texts.extend(paused.iter().map(|warning| describe(WARNING, warning)));
+        report.warnings.extend(paused);
+    }
+    show(report, error, texts, args)
 }
 
 /// Prints what was found.
 fn show(
     mut report: CheckReport,
     error: Option<&ManifestError>,
-    warnings: &Warnings,
+    warnings: Vec<String>,
     args: &CheckArgs,
 ) -> Result<ExitCode, Failure> {
-    report.warnings = warnings.located();
     report.ok = report.problems.is_empty() && (report.warnings.is_empty() || !args.strict);
     if args.json {
         output::print_json(&report)?;
         return Ok(ExitCode::from(if report.ok { 0 } else { BAD_INPUT }));
     }
-    let warning_list = Some(warnings.render(colours_wanted())).filter(|text| !text.is_empty());
     if !report.ok {
         // Problems of the manifest are shown with its text.
         let of_modules = report.problems.iter().filter(|problem| problem.topic.is_some());
         let in_file = error.map(|error| error.render(colours_wanted()));
-        let all = in_file.into_iter().chain(of_modules.map(describe)).chain(warning_list);
+        let all = in_file
+            .into_iter()
+            .chain(of_modules.map(|it| describe(ERROR, &it.located)))
+            .chain(warnings);
         return Err(Failure::problems(all));
     }
     print_tables(&report)?;
-    if let Some(text) = warning_list {
-        output::print_aside(&text);
-    }
+    warnings.iter().for_each(|text| output::print_aside(text));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -223,10 +235,13 @@ fn file_of(topic: &Topic) -> Option<String> {
     topic.handler.as_ref().map(|file| file.display().to_string())
 }
 
-fn describe(problem: &CheckProblem) -> String {
-    let LocatedProblem { message, hint, .. } = &problem.located;
-    let error = if colours_wanted() { "\x1b[1;31merror\x1b[0m" } else { "error" };
-    format!("{error}: {message}\nhint: {hint}")
+fn describe((kind, colour): (&str, &str), problem: &LocatedProblem) -> String {
+    let LocatedProblem { message, hint, .. } = problem;
+    let kind = match colours_wanted() {
+        true => format!("\x1b[{colour}m{kind}\x1b[0m"),
+        false => kind.to_owned(),
+    };
+    format!("{kind}: {message}\nhint: {hint}")
 }
 
 fn topic_line(name: String, topic: &Topic, digest: Option<Digest>) -> TopicLine {

@@ -158,6 +158,20 @@ fn a_schedule_of_a_paused_topic_is_wrong() {
     fixture.duebox(&["pause", "mail"]);
     let text = String::from_utf8(check().stdout).unwrap();
     assert_eq!(text, "mail: it is paused, and the schedule nightly pushes to it\n");
+
+    let warned = run(&fixture, &["check", "--redis"]);
+    assert!(warned.status.success(), "a pause is no error: {warned:?}");
+    let warning = "warning: mail is paused, so the jobs of the schedule nightly do not run\n\
+        hint: run: duebox resume mail\n";
+    assert_eq!(String::from_utf8(warned.stderr).unwrap(), warning);
+    let strict = run(&fixture, &["check", "--redis", "--strict", "--json"]);
+    assert_eq!(strict.status.code(), Some(2));
+    let report: Value = serde_json::from_slice(&strict.stdout).unwrap();
+    assert_eq!(report["warnings"][0]["hint"], "run: duebox resume mail");
+    // Without Redis nothing can be known of it.
+    assert!(run(&fixture, &["check", "--strict"]).status.success());
+    fixture.duebox(&["resume", "mail"]);
+    assert!(run(&fixture, &["check", "--redis", "--strict"]).status.success());
 }
 
 #[test]

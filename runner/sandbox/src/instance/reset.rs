@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use wasmtime::{Extern, ExternType, Global, Memory, Module, ModuleExport, Mutability, Store, Val};
 
 use crate::instance::guest::Guest;
+use crate::instance::image_content::{ImageContent, PAGE};
 use crate::instance::page_faults::PageFaults;
 use crate::instance::page_map::{PageMap, PrivatePages};
 
@@ -25,12 +26,11 @@ use crate::instance::page_map::{PageMap, PrivatePages};
 /// instance keeps its private memory.
 const PRIVATE_MAX: usize = 1 << 20;
 
-/// The smallest page of any machine, in bytes.
-const PAGE: usize = 4 << 10;
-
 /// The state in which all instances of one snapshot start.
 pub(crate) struct SnapshotImage {
     pages: PageMap,
+    /// The module that defines the memory.
+    owner: Module,
     memory: Option<ModuleExport>,
     globals: Vec<ModuleExport>,
     initial: OnceLock<InitialState>,
@@ -38,10 +38,7 @@ pub(crate) struct SnapshotImage {
 
 /// What a new instance contains.
 struct InitialState {
-    /// The memory up to the last byte that is not zero.
-    memory: Vec<u8>,
-    /// Which pages of it are not zero: looking at each page for every job would cost more than the reset.
-    filled: Vec<bool>,
+    memory: ImageContent,
     /// The size of the memory, in bytes.
     size: usize,
     globals: Vec<Val>,
@@ -64,8 +61,8 @@ impl Resettable {
 
 impl SnapshotImage {
     /// The image of a module that exports its memory and all its mutable globals: a snapshot's or an
-    /// interpreter's. `None` if the kernel cannot report which pages were written.
-    pub(crate) fn of(module: &Module) -> Option<Self> {
+    /// interpreter's. `owner` defines the memory. `None` if the kernel cannot report which pages were written.
+    pub(crate) fn of(module: &Module, owner: &Module) -> Option<Self> {
         let pages = PageMap::open()?;
         let (mut globals, mut memory) = (Vec::new(), None);
         for export in module.exports() {
@@ -77,10 +74,11 @@ impl SnapshotImage {
                 _ => {}
             }
         }
-        Some(Self { pages, memory, globals, initial: OnceLock::new() })
+        let owner = owner.clone();
+        Some(Self { pages, owner, memory, globals, initial: OnceLock::new() })
     }
 
-    /// Inspects an instance that has not run yet. The first call copies its memory, some MiB.
+    /// Inspects an instance that has not run yet. The first call reads its whole memory, some MiB.
     pub(crate) fn inspect(
         &self,
         store: &mut Store<Guest>,
@@ -98,7 +96,7 @@ impl SnapshotImage {
             globals.push(global);
         }
         let parts = Resettable { memory, globals, private: None };
-        self.initial.get_or_init(|| InitialState::read(store, &parts));
+        self.initial.get_or_init(|| InitialState::read(store, &parts, &self.owner));
         Some(parts)
     }
 
@@ -118,7 +116,7 @@ impl SnapshotImage {
             }
             match &parts.private {
                 Some(known) if !faults.has_faulted() => {
-                    known.iter().for_each(|range| initial.restore(memory, range.clone()));
+                    known.iter().for_each(|range| initial.memory.write(memory, range.clone()));
                 }
                 _ => {
                     let found = self.pages.private(memory, PRIVATE_MAX);
@@ -133,44 +131,24 @@ impl SnapshotImage {
 }
 
 impl InitialState {
-    fn read(store: &mut Store<Guest>, parts: &Resettable) -> Self {
+    fn read(store: &mut Store<Guest>, parts: &Resettable, owner: &Module) -> Self {
         let globals = parts.globals.iter().map(|global| global.get(&mut *store)).collect();
         let memory = parts.memory.map_or(&[][..], |memory| memory.data(&*store));
-        let used = memory.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        Self::new(memory[..used].to_vec(), memory.len(), globals)
-    }
-
-    fn new(memory: Vec<u8>, size: usize, globals: Vec<Val>) -> Self {
-        let filled = memory.chunks(PAGE).map(|page| page.iter().any(|byte| *byte != 0)).collect();
-        Self { memory, filled, size, globals }
+        Self { memory: ImageContent::of(owner, memory), size: memory.len(), globals }
     }
 
     /// Writes the initial content of the private pages. Returns them, unless that has made another page private.
     fn restore_all(&self, memory: &mut [u8], private: PrivatePages) -> Option<Vec<Range<usize>>> {
         let mut are_all = true;
-        for range in private.zero {
+        for page in private.zero.into_iter().flat_map(|range| range.step_by(PAGE)) {
             // Most pages of zeros were zero from the start. Writing to one would make it private.
-            let used = range.start..range.end.min(self.memory.len());
-            let Some(initial) = self.memory.get(used.clone()) else { continue };
-            let filled = self.filled.iter().skip(used.start / PAGE);
-            for ((at, page), is_filled) in used.step_by(PAGE).zip(initial.chunks(PAGE)).zip(filled)
-            {
-                if *is_filled {
-                    memory[at..at + page.len()].copy_from_slice(page);
-                    are_all = false;
-                }
+            if self.memory.is_filled(page) {
+                self.memory.write(memory, page..page + PAGE);
+                are_all = false;
             }
         }
-        private.own.iter().for_each(|range| self.restore(memory, range.clone()));
+        private.own.iter().for_each(|range| self.memory.write(memory, range.clone()));
         are_all.then_some(private.own)
-    }
-
-    /// Writes the initial content of a range.
-    fn restore(&self, memory: &mut [u8], range: Range<usize>) {
-        let used = self.memory.len().clamp(range.start, range.end);
-        let initial = self.memory.get(range.start..used).unwrap_or_default();
-        memory[range.start..used].copy_from_slice(initial);
-        memory[used..range.end].fill(0);
     }
 }
 
@@ -183,7 +161,8 @@ mod tests {
     fn a_page_that_was_merged_with_the_page_of_zeros_is_restored() {
         let Some(map) = PageMap::open() else { return };
         let image = [vec![7; PAGE], vec![0; PAGE], vec![9; 10]].concat();
-        let initial = InitialState::new(image, 8 * PAGE, Vec::new());
+        let memory = ImageContent::copied(&image);
+        let initial = InitialState { memory, size: 8 * PAGE, globals: Vec::new() };
         // What KSM leaves of an instance that has zeroed its image: all pages are the page of zeros.
         let memory = untouched(8);
         assert!(memory.iter().all(|byte| *byte == 0));

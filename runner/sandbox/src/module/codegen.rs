@@ -6,8 +6,9 @@
 
 use std::io;
 
-use wasmtime::{Engine, Module};
+use wasmtime::Engine;
 
+use super::compiled_code::deserialize;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
 use super::snapshot;
@@ -97,13 +98,6 @@ fn lower_priority() {
     {
         tracing::debug!("compile threads run at the priority of jobs: {error}");
     }
-}
-
-#[expect(unsafe_code, reason = "wasmtime trusts precompiled code; this daemon has compiled it")]
-pub(super) fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: `code` comes from `precompile_module` of this process, or of a process that it has started
-    // with its own program and that has sent the code through a pipe that no other process can write to.
-    unsafe { Module::deserialize(engine, code) }
 }
 
 #[cfg(test)]

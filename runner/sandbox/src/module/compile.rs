@@ -1,15 +1,15 @@
 //! From a module's file to a compiled module: from the cache, or by compiling it.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmtime::{Engine, Module};
+use wasmtime::Module;
 
 use super::cache::{CacheKey, ModuleCache};
-use super::codegen::{CodeGenerator, CompileTask, deserialize, invalid};
+use super::codegen::{CodeGenerator, CompileTask, invalid};
+use super::compiled_code::{deserialize, deserialize_file};
 use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
@@ -130,7 +130,7 @@ impl Compiler {
         };
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let image = seed.and_then(|_| SnapshotImage::of(&module));
+        let image = seed.and_then(|_| SnapshotImage::of(&module, &module));
         Ok(Compiled { module, image, seed })
     }
 
@@ -190,7 +190,7 @@ impl Compiler {
         let content = evaluate::evaluate(context, &start, script.program, limits, (grants, seed))?;
         let memory = self.memory(context, &interpreter::memory_module(&content))?;
         let memory = context.link(&memory)?;
-        let image = SnapshotImage::of(&start.code);
+        let image = SnapshotImage::of(&start.code, memory.module());
         Ok(Evaluated { linked: LinkedInterpreter { memory, ..start }, image, seed })
     }
 
@@ -339,15 +339,4 @@ fn describe(error: &wat::Error) -> String {
     let text = error.to_string().replace("<anon>:", "line ");
     let short = |line: &str| line.chars().take(TEXT_LINE_MAX).collect();
     text.lines().map(short).collect::<Vec<String>>().join("\n")
-}
-
-#[expect(
-    unsafe_code,
-    reason = "wasmtime trusts precompiled code; the cache contains only code that this user has compiled"
-)]
-fn deserialize_file(engine: &Engine, file: File) -> wasmtime::Result<Module> {
-    // SAFETY: the cache returns only complete files with output of `precompile_module` that a process of
-    // this user has written and no other user can write. Such a file never changes: a new file replaces its
-    // name, and the old one stays as it is for those that have it open.
-    unsafe { Module::deserialize_open_file(engine, file) }
 }
