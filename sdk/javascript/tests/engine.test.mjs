@@ -72,6 +72,37 @@ exports.missing = function () { return require("fs") };
   assert.match(throws.error, /^TypeError: no\n +at f \(a\.cjs:2:\d+\)\n +at <anonymous> \(a\.cjs:3:\d+\)$/);
 });
 
+test("a payload is what JSON.parse makes of it", () => {
+  const program = start({ "close.js": "export default (payload) => console.log(JSON.stringify(payload))" });
+  const texts = [
+    '[{"a":"x","b":1},{"a":"x","b":2},{"b":3,"a":"x"},{"a":"y"},{},{"a":"x","b":{"a":"x"},"c":[{"a":"x"},{"a":"x"}]}]',
+    '[{"a":1,"a":2},{"a":3,"a":4},{"a":"x","a":"x"}]',
+    '[{"2":"x","1":"x"},{"2":"x","1":"x"},{"__proto__":1,"constructor":"x"},{"__proto__":{"a":"x"}}]',
+    '[{"a":[{"b":"x"},{"b":"x"}]},{"a":[{"b":"x"},{"b":"y"}]}]',
+    '[{},{},{"a":null},{"a":true}]',
+    `[{"a":"${"x".repeat(40)}"},{"a":"${"x".repeat(40)}"},{"a":"\\u0041"},{"a":"A"},{"a":"\\n"}]`,
+    `[${Array.from({ length: 90 }, (_, at) => `[{"n${at}":"x","m":"x"},{"n${at}":"x","m":"x"}]`)}]`,
+    '"x"', '"x" ', "[]", '{"a":"x","b":"x"}',
+  ];
+  // A document of random parts, each seed its own. What one object leaves behind must not show in the next.
+  const pick = (list) => list[Math.floor(Math.random() * list.length)];
+  const value = (depth) => {
+    if (depth === 0) return pick([0, -1, 1.5, 1e21, true, null, "x", "y", "x".repeat(33), "é\n"]);
+    const list = Array.from({ length: Math.floor(Math.random() * 5) }, () => value(depth - 1));
+    return pick([list, Object.fromEntries(list.map((item) => [pick(["a", "b", "ab", "1", "é"]), item]))]);
+  };
+  for (let count = 0; count < 100; count++) texts.push(JSON.stringify(value(4)));
+  for (const text of texts) assert.deepEqual(program.run(text).log, [JSON.stringify(JSON.parse(text))], text);
+  for (const text of texts.filter((text) => text.length < 100)) {
+    // Every beginning of a text is refused, with all that was made of it so far.
+    for (let end = 1; end < text.length; end++) {
+      let isWhole = true;
+      try { JSON.parse(text.slice(0, end)); } catch { isWhole = false; }
+      assert.equal(program.run(text.slice(0, end)).verdict, isWhole ? 0 : 2, text.slice(0, end));
+    }
+  }
+});
+
 test("payloads are JSON, or what the handler says", () => {
   const told = "export default (p) => console.log(p?.id ?? typeof p, p?.length)";
   assert.deepEqual(runOnce(told, '{"id":7}').log, ["7 undefined"]);
