@@ -6,7 +6,7 @@
 pub(crate) mod cache;
 pub(crate) mod cpu_time;
 pub(crate) mod guest;
-mod image_content;
+pub(crate) mod image_content;
 pub(crate) mod interrupt;
 pub(crate) mod limiter;
 pub(crate) mod linked;

@@ -16,7 +16,7 @@ use super::support::failure::{BAD_INPUT, Failure};
 use super::support::{output, target};
 use super::{CheckArgs, Common};
 use crate::deploy::module_file::{self, ModuleError};
-use crate::manifest::{LocatedProblem, Manifest, ManifestError, Soundness, Topic, Warnings};
+use crate::manifest::{LocatedProblem, Manifest, ManifestError, Soundness, Topic};
 use crate::observe::log::colours_wanted;
 use crate::schedule::Schedule;
 

@@ -41,13 +41,20 @@ pub(super) fn deserialize_file(engine: &Engine, file: File) -> wasmtime::Result<
 /// A file with this content that has no name and that can never change.
 #[cfg(target_os = "linux")]
 fn file_in_memory(content: &[u8]) -> io::Result<File> {
-    use std::io::Write as _;
+    use std::os::unix::fs::FileExt as _;
 
     use rustix::fs::{MemfdFlags, SealFlags};
 
+    use crate::instance::image_content::PAGE;
+
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut file = File::from(rustix::fs::memfd_create("duebox-module", flags)?);
-    file.write_all(content)?;
+    let file = File::from(rustix::fs::memfd_create("duebox-module", flags)?);
+    file.set_len(content.len() as u64)?;
+    // What is not written is zero, and takes no memory.
+    let is_filled = |page: &[u8]| page.iter().any(|byte| *byte != 0);
+    for (index, page) in content.chunks(PAGE).enumerate().filter(|(_, page)| is_filled(page)) {
+        file.write_all_at(page, (index * PAGE) as u64)?;
+    }
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file)
@@ -60,17 +67,20 @@ fn file_in_memory(_content: &[u8]) -> io::Result<File> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::io::Write as _;
-    use std::os::unix::fs::FileExt as _;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
     use super::*;
+    use crate::instance::image_content::PAGE;
 
     #[test]
     fn a_file_in_memory_can_never_change() {
-        let mut file = file_in_memory(b"code").unwrap();
-        let mut content = [0; 4];
-        file.read_exact_at(&mut content, 0).unwrap();
-        assert_eq!(&content, b"code");
+        let content = [&[0; 3 * PAGE][..], b"code", &[0; PAGE], b"more"].concat();
+        let mut file = file_in_memory(&content).unwrap();
+        let mut found = Vec::new();
+        file.read_to_end(&mut found).unwrap();
+        assert!(found == content);
+        assert_eq!(file.metadata().unwrap().blocks() * 512, 2 * PAGE as u64);
         assert!(file.write_at(b"x", 0).is_err());
         assert!(file.write_all(b"x").is_err());
         assert!(file.set_len(0).is_err());
