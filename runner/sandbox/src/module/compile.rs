@@ -131,6 +131,7 @@ impl Compiler {
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
         let image = seed.and_then(|_| SnapshotImage::of(&module, &module));
+        give_back_memory();
         Ok(Compiled { module, image, seed })
     }
 
@@ -188,8 +189,10 @@ impl Compiler {
         let start = LinkedInterpreter { memory, code, linker };
         let seed = script.seed.unwrap_or_else(SnapshotSeed::draw);
         let content = evaluate::evaluate(context, &start, script.program, limits, (grants, seed))?;
-        let memory = self.memory(context, &interpreter::memory_module(&content))?;
-        let memory = context.link(&memory)?;
+        let memory = interpreter::memory_module(&content);
+        drop(content);
+        let memory = context.link(&self.memory(context, &memory)?)?;
+        give_back_memory();
         let image = SnapshotImage::of(&start.code, memory.module());
         Ok(Evaluated { linked: LinkedInterpreter { memory, ..start }, image, seed })
     }
@@ -309,6 +312,17 @@ fn cached_snapshot(
     let seed = SnapshotSeed::of_bytes(cache::last_bytes(&file).ok()?);
     Some((deserialize_file(&context.engine, file).ok()?, seed))
 }
+
+/// Returns to the system what a load has freed, up to some hundred MiB: glibc would keep most of it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "no library wraps malloc_trim")]
+fn give_back_memory() {
+    // SAFETY: it may be called at any time, on any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn give_back_memory() {}
 
 /// The file as a binary module. A text module is parsed.
 pub(super) fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
