@@ -188,10 +188,12 @@ impl Compiler {
         let linker = Arc::clone(&context.linker);
         let start = LinkedInterpreter { memory, code, linker };
         let seed = script.seed.unwrap_or_else(SnapshotSeed::draw);
-        let content = evaluate::evaluate(context, &start, script.program, limits, (grants, seed))?;
-        let memory = interpreter::memory_module(&content);
-        drop(content);
-        let memory = context.link(&self.memory(context, &memory)?)?;
+        let evaluated = || {
+            let granted = (grants, seed);
+            let content = evaluate::evaluate(context, &start, script.program, limits, granted)?;
+            self.memory(context, &interpreter::memory_module(&content))
+        };
+        let memory = context.link(&evaluated()?)?;
         give_back_memory();
         let image = SnapshotImage::of(&start.code, memory.module());
         Ok(Evaluated { linked: LinkedInterpreter { memory, ..start }, image, seed })
