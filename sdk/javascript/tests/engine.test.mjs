@@ -84,7 +84,7 @@ test("a payload is what JSON.parse makes of it", () => {
     `[${Array.from({ length: 90 }, (_, at) => `[{"n${at}":"x","m":"x"},{"n${at}":"x","m":"x"}]`)}]`,
     '"x"', '"x" ', "[]", '{"a":"x","b":"x"}',
   ];
-  // A document of random parts, each seed its own. What one object leaves behind must not show in the next.
+  // Documents of random parts. What the parser keeps of one object must not show in the next.
   const pick = (list) => list[Math.floor(Math.random() * list.length)];
   const value = (depth) => {
     if (depth === 0) return pick([0, -1, 1.5, 1e21, true, null, "x", "y", "x".repeat(33), "é\n"]);
@@ -94,7 +94,7 @@ test("a payload is what JSON.parse makes of it", () => {
   for (let count = 0; count < 100; count++) texts.push(JSON.stringify(value(4)));
   for (const text of texts) assert.deepEqual(program.run(text).log, [JSON.stringify(JSON.parse(text))], text);
   for (const text of texts.filter((text) => text.length < 100)) {
-    // Every beginning of a text is refused, with all that was made of it so far.
+    // A text that is cut is refused wherever it is cut.
     for (let end = 1; end < text.length; end++) {
       let isWhole = true;
       try { JSON.parse(text.slice(0, end)); } catch { isWhole = false; }

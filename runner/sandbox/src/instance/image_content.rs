@@ -1,7 +1,7 @@
 //! The memory with which all instances of a snapshot start.
 //!
-//! The compiled module contains it, as instances map it from there. So it is read there too: a copy would double what a
-//! topic takes. Only if the module does not contain it in one piece, it is a copy.
+//! Instances map it copy-on-write from the compiled module, and resets read it there too, because a copy would double
+//! the memory of a topic. A copy is made only if the module does not contain the memory in one piece.
 
 use std::ops::Range;
 

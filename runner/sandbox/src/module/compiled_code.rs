@@ -1,8 +1,9 @@
 //! From compiled code to a module of an engine.
 //!
-//! A module is always mapped from a file, whose pages hold its code once, and once the memory that its instances map
-//! copy-on-write. Code that is in no file of the cache is mapped from a file that exists only in memory, and that nobody
-//! can change: wasmtime would copy code that it gets as bytes, and copy the memory a second time.
+//! A module is mapped from a file, so that its code and the memory that its instances map copy-on-write are held once.
+//! Code that is in no file of the cache is written to a sealed file in memory (Linux): of code that it gets as bytes,
+//! wasmtime makes a copy, and another one of the memory. Where such a file cannot be created, the module takes more
+//! memory and works the same.
 
 use std::fs::File;
 use std::io;
