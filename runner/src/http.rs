@@ -13,7 +13,8 @@
 //! | `problem.rs` · `openapi.rs` | errors; the OpenAPI document |
 //! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
 //! | `body_memory.rs` | the memory of all request bodies |
-//! | `access.rs` · `cors.rs` | authentication and authorization; pages of other sites |
+//! | `access.rs` · `session_cookie.rs` | authentication and authorization; the cookie of the page |
+//! | `origin.rs` · `cors.rs` | where a request comes from; pages of other sites |
 //! | `probes.rs` | liveness, readiness, startup and metrics |
 //! | `recorder.rs` | records the history of `/v1/history` |
 //! | `page.rs` | the page for people |
@@ -33,6 +34,7 @@ mod exchange;
 pub(crate) mod fuzzing;
 mod listener;
 mod openapi;
+mod origin;
 mod page;
 mod params;
 mod path;
@@ -40,6 +42,7 @@ pub(crate) mod probes;
 mod problem;
 mod recorder;
 mod routes;
+mod session_cookie;
 mod state;
 
 use std::net::SocketAddr;
