@@ -129,6 +129,7 @@ pub use crate::wire::copy_waits::CopyStats;
 pub use crate::wire::durability::Durability;
 pub use crate::wire::last_attempt::LastAttempt;
 pub use crate::wire::latency::LatencyStats;
+pub use crate::wire::link::REPLY_MAX;
 #[doc(hidden)]
 pub use crate::wire::script::{digest_and_keys, script_paths};
 pub use crate::wire::sentinel_report::{SentinelPrimary, SentinelReport, SentinelView};

@@ -40,6 +40,11 @@ impl Worker {
                 self.look.at = self.look.at.min(monotonic::now() + LIMITS_WRITTEN_IN);
                 return;
             }
+            Leased::Late => {
+                // The promotion of the same turn has told the time of Redis: the next call is in time.
+                self.look.more = true;
+                return;
+            }
             Leased::Paused => {
                 // Jobs that have not started wait for the end of the pause.
                 self.give_back(Duration::ZERO);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_queue::{QueueError, TurnReply};
+use duebox_queue::{QueueError, REPLY_MAX, TurnReply};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -16,12 +16,15 @@ use crate::redis_host::outage::{self, RETRY_FIRST};
 impl Worker {
     /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
     /// reply and when the successful try was sent.
-    pub(super) async fn send(&mut self, plan: &Plan) -> Option<(TurnReply, Instant)> {
+    pub(super) async fn send(&mut self, plan: &mut Plan) -> Option<(TurnReply, Instant)> {
         let runner_id = Arc::clone(&self.parts.services.runner_id);
-        let mut turn = plan.turn(&runner_id);
+        let mut is_repeated = false;
         let mut wait = RETRY_FIRST;
         loop {
             let sent_at = monotonic::now();
+            // This task waits no longer for the reply: what Redis would lease then would not run.
+            plan.lease_until(self.clock.us_at(sent_at + REPLY_MAX));
+            let turn = plan.turn(&runner_id, is_repeated);
             let answer = {
                 let mut asked =
                     std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
@@ -45,7 +48,7 @@ impl Worker {
                 Err(error) => error,
             };
             self.parts.services.outage.record_error(&error);
-            turn.is_repeated = true;
+            is_repeated = true;
             wait = outage::next_retry(wait).min(self.retry_max());
             if !self.wait_for_redis(wait).await {
                 return None;

@@ -45,9 +45,9 @@ pub(super) struct Plan {
 impl Worker {
     pub(super) async fn take_turn(&mut self, now: Instant) {
         self.judge_ended(now);
-        let plan = self.plan(now);
+        let mut plan = self.plan(now);
         let is_full = plan.judged.len() >= plan.batch_max;
-        if let Some((reply, sent_at)) = self.send(&plan).await {
+        if let Some((reply, sent_at)) = self.send(&mut plan).await {
             self.apply_reply(plan, reply, sent_at);
             self.keep_recordings().await;
         }
@@ -159,6 +159,7 @@ impl Worker {
                 min_age: Duration::ZERO,
                 expired_info: buried_info(&binding.topic, FailureClass::Expired),
                 needs_limits: binding.topic.limits().hold_for_leases(),
+                last_at_ms: None,
             }
         });
         let promotes = lease.is_some();
@@ -339,7 +340,14 @@ fn next_in(verdict: &Verdict) -> Option<Duration> {
 }
 
 impl Plan {
-    pub(super) fn turn<'a>(&'a self, holder: &'a str) -> Turn<'a> {
+    /// Names the last moment at which Redis may lease, as the clock of Redis is known; none if it is not.
+    pub(super) fn lease_until(&mut self, last_at_us: Option<u64>) {
+        if let Some(lease) = &mut self.lease {
+            lease.last_at_ms = last_at_us.map(|us| us / 1_000);
+        }
+    }
+
+    pub(super) fn turn<'a>(&'a self, holder: &'a str, is_repeated: bool) -> Turn<'a> {
         let reclaim = || ReclaimRule {
             max_crashes: Some(self.max_crashes),
             delay: Duration::ZERO,
@@ -357,7 +365,7 @@ impl Plan {
                 discards_bad: self.discards_bad,
             }),
             lease: self.lease.as_ref(),
-            is_repeated: false,
+            is_repeated,
         }
     }
 }

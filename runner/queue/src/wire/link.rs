@@ -26,7 +26,7 @@ use crate::wire::stream::{TlsSession, Traffic};
 use crate::wire::transport::Transport;
 
 /// The longest wait for a reply: shorter than a lease, longer than a fork of Redis takes.
-pub(crate) const REPLY_MAX: Duration = Duration::from_secs(5);
+pub const REPLY_MAX: Duration = Duration::from_secs(5);
 
 /// With these ends the name of a key has a slot near the first and near the last one of a cluster. No key has them.
 const OUTER_SLOTS: [&str; 2] = ["{ru}", "{fv}"];

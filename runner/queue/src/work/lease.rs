@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use crate::error::QueueError;
 use crate::wire::attempts::Attempts;
-use crate::wire::constants::{BATCH_MAX, PRIORITY_STEP};
+use crate::wire::constants::{BATCH_MAX, PRIORITY_STEP, TIME_MAX};
 use crate::wire::keys::ShardKeys;
 use crate::wire::last_attempt::LastAttempt;
 use crate::wire::millis::millis;
@@ -105,6 +105,9 @@ pub struct LeaseCall {
     pub expired_info: Option<String>,
     /// The topic has limits that hold for leases: nothing is leased if Redis has lost them.
     pub needs_limits: bool,
+    /// The last moment at which this call may lease, unix ms of the clock of Redis; none for any. Redis may
+    /// carry out a call after its caller has given up: the jobs of such a lease would not run.
+    pub last_at_ms: Option<u64>,
 }
 
 /// The result of a lease call.
@@ -126,6 +129,8 @@ pub enum Leased {
     Paused,
     /// Redis has no limits, although the call needs some.
     NoLimits,
+    /// The call arrived after its last moment.
+    Late,
 }
 
 /// The jobs of a lease call.
@@ -155,6 +160,7 @@ impl LeaseCall {
             min_age: Duration::ZERO,
             expired_info: Some(LastAttempt::without_attempt(FailureClass::Expired).to_json()),
             needs_limits: false,
+            last_at_ms: None,
         }
     }
 
@@ -166,6 +172,10 @@ impl LeaseCall {
             .arg(millis(self.min_age))
             .arg(self.expired_info.as_deref().unwrap_or_default());
         call.arg(self.at_once.min(BATCH_MAX)).arg(u8::from(self.needs_limits));
+        match self.last_at_ms {
+            Some(ms) => call.arg(ms.min(TIME_MAX)),
+            None => call.arg(""),
+        };
         call
     }
 }
@@ -180,6 +190,7 @@ impl Leased {
             Some("limited") => Ok(Self::Limited { wait: wait()? }),
             Some("paused") => Ok(Self::Paused),
             Some("no limits") => Ok(Self::NoLimits),
+            Some("late") => Ok(Self::Late),
             Some("ok") => Self::read_jobs(fields, true),
             Some("again") => Self::read_jobs(fields, false),
             _ => Err(unexpected(&Value::Array(fields))),

@@ -286,9 +286,9 @@ impl PullRound {
                 round.wait = wait;
             }
             Some(Leased::Paused) => round.pulled.paused = true,
-            // Only a call that asks for limits is answered so.
+            // Only a call that asks for limits, or names its last moment, is answered so.
             Some(Leased::NoLimits) => round.pulled.limited = true,
-            None => {}
+            Some(Leased::Late) | None => {}
         }
         let next_expiry = reclaimed.and_then(|reclaimed| reclaimed.next_expiry_in);
         round.wait = earliest(round.wait, next_expiry);

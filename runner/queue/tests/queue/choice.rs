@@ -162,6 +162,9 @@ impl World {
         if self.rng.u8(..8) == 0 {
             call.bytes_max = Some(self.rng.u64(1..8));
         }
+        if self.rng.u8(..16) == 0 {
+            call.last_at_ms = Some(if self.rng.bool() { 0 } else { u64::MAX });
+        }
         if self.rng.u8(..8) == 0 {
             call.min_age = Duration::from_millis(HOUR_MS / 2 * self.rng.u64(1..4));
         }

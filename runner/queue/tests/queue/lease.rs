@@ -301,6 +301,21 @@ async fn an_extended_lease_outlives_its_first_expiry() {
 }
 
 #[tokio::test]
+async fn a_call_after_its_last_moment_leases_nothing() {
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let now_ms = fixture.now_ms();
+    let late = LeaseCall { last_at_ms: Some(now_ms - 1), ..call(9) };
+    assert!(matches!(fixture.lease(&late).await, Leased::Late));
+    assert!(fixture.snapshot().unack.is_empty());
+    let in_time = LeaseCall { last_at_ms: Some(now_ms + 60_000), ..late };
+    assert_eq!(names(&jobs(fixture.lease(&in_time).await).0), ["a"]);
+    // What was leased in time is given again at any time.
+    let repeated = LeaseCall { last_at_ms: Some(now_ms - 1), ..in_time };
+    assert_eq!(names(&jobs(fixture.lease(&repeated).await).0), ["a"]);
+}
+
+#[tokio::test]
 async fn a_bad_wish_is_the_callers_fault_and_spoils_no_other_part_of_the_turn() {
     let fixture = Fixture::new().await;
     fixture.push("a").await;

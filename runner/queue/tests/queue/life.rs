@@ -73,7 +73,7 @@ pub(crate) struct World {
 }
 
 /// Every kind of answer there is: random lives that never get one of them try too little.
-pub(crate) const ANSWERS: [&str; 47] = [
+pub(crate) const ANSWERS: [&str; 48] = [
     "Pushed([Pushed",
     "Pushed([Exists",
     "Pushed([Kept",
@@ -97,6 +97,7 @@ pub(crate) const ANSWERS: [&str; 47] = [
     "Limited(None)",
     "Limited(Some(",
     "-> Paused",
+    "-> Late",
     "Settled([Done",
     "Settled([Retry",
     "Settled([Snoozed",

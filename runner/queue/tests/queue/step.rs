@@ -104,6 +104,7 @@ pub(crate) enum Reply {
     Empty(Option<Duration>),
     Limited(Option<Duration>),
     Paused,
+    Late,
     Settled(Vec<Settled>),
     Extended(Vec<Option<u64>>),
     Reclaimed(Vec<(JobId, Settled)>),
@@ -239,6 +240,7 @@ impl Reply {
             Leased::Empty { wait } => Self::Empty(wait),
             Leased::Limited { wait } => Self::Limited(wait),
             Leased::Paused => Self::Paused,
+            Leased::Late => Self::Late,
             Leased::NoLimits => panic!("no call of a life needs limits"),
         }
     }

@@ -6,7 +6,7 @@
 -- KEYS  ready unack pending jobs opts attempts errors meta holders blocked blocked:at turns turns:of dead dead:jobs dead:opts dead:info
 -- ARGV  n (1 to 1000), lease in ms, call id, payload bytes (0: any; one job is always leased), least
 --       age since the due time in ms, info of expired jobs ('' forgets them), jobs that start at once, 1 if
---       the topic must have limits
+--       the topic must have limits, the last ms at which this call may lease ('' or absent: any)
 -- Returns ok, again: the token of jobs that start at once (that of the others is the next number), the
 --         counts removed and expired, the ms after which more may be leased or '', how many jobs start at
 --         once, how many suspects stay in ready, and the jobs in columns: ids; due times, each behind the
@@ -16,6 +16,7 @@
 --         empty, limited: the ms after which a job may be leased, or '' if that is not known
 --         paused
 --         no limits: the topic must have some, so Redis has lost them
+--         late: the caller no longer waits for the reply, or does not know this clock
 -- @include now
 -- @include number
 -- @include limits
@@ -32,6 +33,8 @@ if not bytes_max or not min_age or not expired_info then
   return refuse('lease needs a bound of bytes, a least age and the info of expired jobs')
 end
 if not at_once then return refuse('of the jobs of a lease 0 to 1000 start at once') end
+local last_ms = (ARGV[9] or '') == '' and TIME_MAX or read_whole(ARGV[9], 0, TIME_MAX)
+if not last_ms then return refuse('the last moment of a lease call is a time in ms') end
 
 local function forget_expired_calls() redis.call('ZREMRANGEBYSCORE', HOLDERS, '-inf', whole(now_us)) end
 local repeated_token = redis.call('ZSCORE', HOLDERS, call_id)
@@ -46,6 +49,7 @@ local function lease_nothing(reply)
 end
 local ready_count = 0
 if not is_repeated then
+  if now_ms > last_ms then return lease_nothing({ 'late' }) end
   if limits.paused then return lease_nothing({ 'paused' }) end
   local has_limits = limits.per_key > 0 or limits.max_running > 0 or limits.rate_us or limits.ttl > 0
     or limits.priorities_share
@@ -265,12 +269,7 @@ local function due_of(score)
 end
 
 local by_rank = not limits.priorities_share and min_age == 0
-local candidates, scores
-if by_rank then
-  candidates, scores = first_in_ready()
-else
-  candidates, scores = select_by_priority()
-end
+local candidates, scores = (by_rank and first_in_ready or select_by_priority)()
 
 -- When the first job reaches the minimum age.
 local function wait_for_age()
@@ -285,8 +284,7 @@ local function wait_for_age()
   end
   return wait
 end
-local wait = ''
-if min_age > 0 and #candidates < room then wait = wait_for_age() end
+local wait = min_age > 0 and #candidates < room and wait_for_age() or ''
 if #candidates == 0 then return lease_nothing({ 'empty', wait }) end
 
 -- Reads the payloads of the first candidates, within the bound. They are read in parts, so that not many more

@@ -44,6 +44,9 @@ impl Model {
         if let Some(token) = self.state.holders.get(call.call_id.as_bytes()) {
             return self.lease_again(*token as u64, call.lease);
         }
+        if call.last_at_ms.is_some_and(|last| self.now_us / 1_000 > last) {
+            return Reply::Late;
+        }
         if self.state.meta.contains_key(b"paused".as_slice()) {
             return Reply::Paused;
         }
