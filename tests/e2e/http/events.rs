@@ -190,15 +190,19 @@ fn a_reconnect_misses_and_repeats_no_event() {
     }
     eventually("all jobs are done", || store.live_count("work") == 0);
     let mut listener = Listener::open(at, "/v1/events?topic=work", Some(&last), None);
-    seen.extend(listener.take(2 * JOBS - seen.len()));
+    // A busy machine also releases jobs that it did not start in time.
+    let is_counted = |event: &&Event| ["pushed", "acked"].contains(&event.event.as_str());
+    while seen.iter().filter(is_counted).count() < 2 * JOBS {
+        seen.push(listener.next().expect("the next event"));
+    }
     assert!(seen.windows(2).all(|pair| place(&pair[0]) < place(&pair[1])), "not in their order");
     let mut count: BTreeMap<String, usize> = BTreeMap::new();
-    for event in &seen {
+    for event in seen.iter().filter(is_counted) {
         let id = event.data["id"].as_str().unwrap();
         *count.entry(format!("{} {id}", event.event)).or_default() += 1;
     }
-    assert_eq!(count.len(), 2 * JOBS);
-    assert!(count.values().all(|times| *times == 1));
+    let repeated: Vec<_> = count.iter().filter(|(_, times)| **times > 1).collect();
+    assert_eq!((count.len(), repeated), (2 * JOBS, Vec::new()));
     drop(daemon);
 }
 
