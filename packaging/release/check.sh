@@ -182,9 +182,9 @@ TOML
   say crates "the queue's example runs on the packed crates"
 }
 
-# invoked NAME MODULE: runs the handler of a template.
+# invoked NAME MODULE: runs the handler of a template with what the template's manifest grants.
 invoked() {
-  duebox invoke "$2" --payload '{"name":"Ada"}' >"$1.invoke" || fail "the handler of the $1 SDK fails: $(cat "$1.invoke")"
+  duebox invoke "$2" --manifest "$root/sdk/$1/template/duebox.toml" --topic hello --payload '{"name":"Ada"}' >"$1.invoke" || fail "the handler of the $1 SDK fails: $(cat "$1.invoke")"
   grep -q 'Hello, Ada' "$1.invoke" || fail "the handler of the $1 SDK greets nobody"
   say "$1" "its template is built with the packed SDK, and runs"
 }
