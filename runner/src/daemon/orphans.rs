@@ -7,6 +7,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions};
 use tracing::debug;
 
 /// The most orphans reaped at once.
+#[cfg(target_os = "linux")]
 const ORPHANS_MAX: usize = 16;
 
 /// Ended children that no task waits for.

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,8 +18,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name as DnsName, RecordType};
-use hickory_resolver::system_conf::parse_resolv_conf;
-use hickory_resolver::{Hosts, TokioResolver};
+use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -147,13 +146,23 @@ impl Source {
             Self::Servers(servers) => return (with_servers(servers), ResolverOpts::default()),
             Self::Files { servers, .. } => servers,
         };
-        let config = fs::read(file).map_err(NetError::from).and_then(parse_resolv_conf);
-        config.unwrap_or_else(|error| {
+        name_servers(file).unwrap_or_else(|error| {
             tracing::warn!("{} contains no usable name server: {error}", file.display());
             let local = SocketAddr::new(LOCAL_NAME_SERVER, DNS_PORT);
             (with_servers(&[local]), ResolverOpts::default())
         })
     }
+}
+
+/// What the system's file of name servers says. On macOS that file is not the configuration: the system is asked.
+fn name_servers(file: &Path) -> Result<(ResolverConfig, ResolverOpts), NetError> {
+    #[cfg(target_vendor = "apple")]
+    {
+        let _ = file;
+        system_conf::read_system_conf().map_err(NetError::from)
+    }
+    #[cfg(not(target_vendor = "apple"))]
+    fs::read(file).map_err(NetError::from).and_then(system_conf::parse_resolv_conf)
 }
 
 fn with_servers(servers: &[SocketAddr]) -> ResolverConfig {
