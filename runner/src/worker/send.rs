@@ -22,7 +22,7 @@ impl Worker {
         let mut wait = RETRY_FIRST;
         loop {
             let sent_at = monotonic::now();
-            // This task waits no longer for the reply: what Redis would lease then would not run.
+            // From then on nothing waits for this reply, so a job that Redis leased would not run.
             plan.lease_until(self.clock.us_at(sent_at + REPLY_MAX));
             let turn = plan.turn(&runner_id, is_repeated);
             let answer = {
