@@ -1,9 +1,9 @@
 //! The page in a real browser: the life of a dead job, access by token, and the page with many topics or without
 //! Redis. Screenshots are written to `target/page`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use duebox_harness::{Daemon, eventually};
+use duebox_harness::{Daemon, eventually, free_port};
 use serde_json::json;
 
 use super::browser::{Browser, DESK, ENTER, ESCAPE, PHONE, Window};
@@ -319,7 +319,19 @@ fn a_thousand_topics_take_one_request_and_only_visible_rows_are_drawn() {
 
 #[test]
 fn the_page_reports_an_outage_and_recovers() {
-    let (mut fixture, mut daemon, at) = fixture("[topics.mail]\n");
+    let mut fixture = Fixture::new();
+    fixture.manifest("", &["[topics.mail]\n".to_owned()]);
+    // One that is still free when the daemon comes back: the browser and other tests connect meanwhile.
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let manifest = fixture.path("duebox.toml");
+    let started = || {
+        let daemon = Daemon::start_with(&manifest, |command| {
+            command.env("DUEBOX_LISTEN", at.to_string());
+        });
+        daemon.wait_for_line("ready", |line| line.message() == "ready");
+        daemon
+    };
+    let mut daemon = started();
     let browser = opened(at, "");
     browser.reads("#live", "live");
     fixture.redis.stop();
@@ -330,11 +342,7 @@ fn the_page_reports_an_outage_and_recovers() {
     browser.reads("#live", "live");
     daemon.kill();
     browser.reads("#banner", "cannot be reached");
-    let manifest = fixture.path("duebox.toml");
-    let again = Daemon::start_with(&manifest, |command| {
-        command.env("DUEBOX_LISTEN", at.to_string());
-    });
-    again.wait_for_line("ready", |line| line.message() == "ready");
+    let _again = started();
     browser.is_gone("#banner");
     browser.reads("#topics .c-topic", "mail");
 }

@@ -26,6 +26,7 @@ pub use cgroup::{Cgroup, Limits, Throttling};
 pub use daemon::{Daemon, LogLine, duebox_binary};
 pub use eventually::{eventually, patience};
 pub use lateness::Lateness;
+pub use port::free_port;
 pub use proxy::Proxy;
 pub use redis_cluster::RedisCluster;
 pub use redis_server::RedisServer;

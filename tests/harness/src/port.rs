@@ -2,7 +2,8 @@
 //!
 //! They are below those that the kernel gives to connections, and a process never hands one out twice. So the
 //! port of a server that is down stays free for its return, and no other test's server answers in its place: a
-//! sentinel would make that one a replica of its group.
+//! sentinel would make that one a replica of its group. Whoever connects to a port above again and again while
+//! nobody listens there may even connect to himself.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::OnceLock;
@@ -12,7 +13,10 @@ const FIRST: u16 = 12_000;
 const COUNT: u16 = 20_000;
 
 /// A port that is free now. Another process may take it before it is used.
-pub(crate) fn free_port() -> u16 {
+///
+/// # Panics
+/// If this process has used all of them.
+pub fn free_port() -> u16 {
     static START: OnceLock<u16> = OnceLock::new();
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Test binaries that run at once begin far from each other.
