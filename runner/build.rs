@@ -78,7 +78,12 @@ const PROJECT_FILES: [(&str, &str, &[&str]); 13] = [
     ("RUST_TEMPLATE", "rust/template", &[]),
     ("RUST_SDK", "rust", &["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "src"]),
     ("TYPESCRIPT_TEMPLATE", "javascript/template", &[]),
-    ("TYPESCRIPT_SDK", "javascript/types", &[]),
+    // The types. What runs in Node is complete only when npm has packed it.
+    (
+        "TYPESCRIPT_SDK",
+        "javascript/types",
+        &["LICENSE-APACHE", "LICENSE-MIT", "globals.d.ts", "index.d.ts", "tsconfig.json"],
+    ),
     ("WAT_TEMPLATE", "wat/template", &[]),
 ];
 /// What tools and tests leave in these folders.

@@ -116,10 +116,12 @@ mod tests {
             (HandlerLanguage::AssemblyScript, "sdk/assembly/index.ts"),
             (HandlerLanguage::C, "sdk/duebox.h"),
             (HandlerLanguage::TypeScript, "sdk/index.d.ts"),
+            (HandlerLanguage::TypeScript, "sdk/tsconfig.json"),
             (HandlerLanguage::Python, "sdk/duebox.pyi"),
         ] {
             assert!(has(language, file), "{file}");
         }
         assert!(!has(HandlerLanguage::Go, "sdk/verdict_test.go"));
+        assert!(!has(HandlerLanguage::TypeScript, "sdk/testing.mjs"));
     }
 }
