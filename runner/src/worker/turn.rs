@@ -147,7 +147,9 @@ impl Worker {
         let fitting = Settlement::fitting(settlements).min(batch_max);
         let later = self.unsettled.jobs.split_off(fitting);
         let judged = std::mem::replace(&mut self.unsettled.jobs, later);
-        let lease = (wanted.jobs > 0 && self.may_lease(now)).then(|| {
+        // The first turn of a worker leases nothing: a lease call names its last moment, and so needs the clock of Redis.
+        let learns_clock = wanted.jobs > 0 && self.clock.us_at(now).is_none();
+        let lease = (wanted.jobs > 0 && !learns_clock && self.may_lease(now)).then(|| {
             self.calls += 1;
             let call_id = format!("{}:{}", self.parts.services.runner_id, self.calls);
             LeaseCall {
@@ -162,7 +164,7 @@ impl Worker {
                 last_at_ms: None,
             }
         });
-        let promotes = lease.is_some();
+        let promotes = lease.is_some() || learns_clock;
         // The follow-ups may belong to verdicts that wait for the next turn.
         let follow_ups = self.unsettled.follow_ups;
         self.unsettled.follow_ups &= !self.unsettled.jobs.is_empty();
@@ -215,7 +217,7 @@ impl Worker {
         if plan.promotes {
             // Leases with an unknown expiry are found by the poller.
             self.look.at = self.look.expiry.unwrap_or(now + SLEEP_MAX);
-            self.look.more = false;
+            self.look.more = plan.lease.is_none();
         }
         if let (Some(promoted), Some(promoted_at_us)) = (promoted, promoted_at_us) {
             self.clock.add_sample(sent_at, now, promoted_at_us);
@@ -340,7 +342,7 @@ fn next_in(verdict: &Verdict) -> Option<Duration> {
 }
 
 impl Plan {
-    /// Names the last moment at which Redis may lease, as the clock of Redis is known; none if it is not.
+    /// Names the last moment at which Redis may lease, as the clock of Redis is known.
     pub(super) fn lease_until(&mut self, last_at_us: Option<u64>) {
         if let Some(lease) = &mut self.lease {
             lease.last_at_ms = last_at_us.map(|us| us / 1_000);

@@ -90,13 +90,13 @@ impl Network {
         &self.witness
     }
 
-    /// Redis carries out what a client sent.
-    fn carry_out(&self, link: u64, commands: &Pipeline) -> Vec<Value> {
+    /// Redis carries out what a client sent at that moment.
+    fn carry_out(&self, link: u64, sent_at: Duration, commands: &Pipeline) -> Vec<Value> {
         let (replies, events) = self.server(|server| {
             let replies = server.execute(commands);
             (replies, server.take_lease_events())
         });
-        self.witness.saw(link, events);
+        self.witness.saw(link, sent_at, events);
         replies
     }
 
@@ -226,10 +226,11 @@ impl Link {
     }
 
     async fn send_now(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let sent_at = self.network.witness.now();
         match self.network.fate(self.number) {
             Fate::Arrives { there, back } => {
                 pass(there).await;
-                let replies = self.network.carry_out(self.number, commands);
+                let replies = self.network.carry_out(self.number, sent_at, commands);
                 pass(back).await;
                 Ok(replies)
             }
@@ -239,7 +240,7 @@ impl Link {
             }
             Fate::ReplyLost { there, noticed } => {
                 pass(there).await;
-                drop(self.network.carry_out(self.number, commands));
+                drop(self.network.carry_out(self.number, sent_at, commands));
                 pass(noticed).await;
                 Err(no_reply(self, noticed))
             }
@@ -249,7 +250,7 @@ impl Link {
                 let when = Instant::now() + arrives;
                 tokio::spawn(async move {
                     sleep_until(when).await;
-                    drop(network.carry_out(link, &commands));
+                    drop(network.carry_out(link, sent_at, &commands));
                 });
                 pass(noticed).await;
                 Err(no_reply(self, noticed))

@@ -3,7 +3,7 @@
 //! A lease is broken if something hit the client that holds it: a lost or late call, its death, a clock that was
 //! set, or a Redis that refuses. What follows from a broken lease is excused, and nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,11 @@ use crate::redis::server::LeaseEvent;
 
 /// A job starts within this time after its lease, or goes back.
 const START_MAX: Duration = Duration::from_millis(50);
+/// A call that arrives later than this after it was sent leases nothing: its client waits 5 s for the reply, and knows the
+/// clock of Redis to within half of a slow round trip.
+const LEASE_CALL_MAX: Duration = Duration::from_secs(7);
+/// How long a client may believe what it knew of the clock before that was set.
+const CLOCK_UNKNOWN: Duration = Duration::from_secs(60);
 
 /// A moment of a life, counted from its start.
 pub(crate) type Moment = Duration;
@@ -34,6 +39,8 @@ struct Seen {
     /// When the clock of Redis was set.
     clock_set: Vec<Moment>,
     refuses_since: Option<Moment>,
+    /// The clients that name the last moment of each lease call.
+    punctual: HashSet<u64>,
     /// The leases by job.
     leases: HashMap<String, Lease>,
     /// Leases that ended before the job started.
@@ -82,6 +89,11 @@ impl Witness {
         self.hit(link, Duration::MAX);
     }
 
+    /// A client names the last moment of each lease call.
+    pub(crate) fn is_punctual(&self, link: u64) {
+        self.seen.lock().punctual.insert(link);
+    }
+
     /// The clock of Redis is set.
     pub(crate) fn clock_set(&self) {
         let now = self.now();
@@ -108,8 +120,8 @@ impl Witness {
         self.seen.lock().is_clock_set(from, until)
     }
 
-    /// Takes what a call of a client did to leases.
-    pub(crate) fn saw(&self, link: u64, events: Vec<LeaseEvent>) {
+    /// Takes what a call, which a client sent at that moment, did to leases.
+    pub(crate) fn saw(&self, link: u64, sent_at: Moment, events: Vec<LeaseEvent>) {
         if events.is_empty() {
             return;
         }
@@ -121,6 +133,10 @@ impl Witness {
                 LeaseEvent::Began { id, is_paused, is_ahead } => {
                     if is_paused {
                         seen.violations.push(format!("{id}: leased while its topic is paused"));
+                    }
+                    if seen.is_too_late(link, sent_at, now) {
+                        let after = now.saturating_sub(sent_at);
+                        seen.violations.push(format!("{id}: leased {after:?} after it was asked"));
                     }
                     let lease = Lease { link, at: now, is_ahead, has_started: false };
                     seen.leases.insert(id, lease);
@@ -196,6 +212,12 @@ impl Seen {
         if waited > START_MAX && !self.is_hit(lease.link, lease.at, now) {
             self.violations.push(format!("{id}: {what} {waited:?} after its lease"));
         }
+    }
+
+    fn is_too_late(&self, link: u64, sent_at: Moment, now: Moment) -> bool {
+        self.punctual.contains(&link)
+            && now.saturating_sub(sent_at) > LEASE_CALL_MAX
+            && !self.is_clock_set(sent_at.saturating_sub(CLOCK_UNKNOWN), now)
     }
 
     fn is_hit(&self, link: u64, from: Moment, until: Moment) -> bool {

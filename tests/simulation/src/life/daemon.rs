@@ -66,6 +66,7 @@ impl Daemon {
     pub(crate) fn start(network: &Network, of: &Handlers) -> Self {
         let manifest = manifest(of.plan.settings);
         let link = network.link();
+        network.witness().is_punctual(link.number());
         let queue = Queue::over(Arc::clone(&link) as _, "duebox");
         let handlers = of.of_daemon(link.number(), &queue);
         let (wake_ups, outage) = (WakeUps::default(), Arc::<Outage>::default());

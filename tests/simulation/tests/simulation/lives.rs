@@ -25,7 +25,7 @@ fn every_job_ends_as_it_should_whatever_happens() {
 }
 
 /// Scripts that break one promise each.
-const BROKEN: [Mutation; 9] = [
+const BROKEN: [Mutation; 10] = [
     Mutation {
         name: "a stale token settles",
         from: "if leased[id] == false or single_tokens[i] ~= ARGV[at + 1] then",
@@ -64,6 +64,11 @@ const BROKEN: [Mutation; 9] = [
     Mutation {
         name: "a paused topic is leased",
         from: "if limits.paused then return lease_nothing",
+        to: "if false then return lease_nothing",
+    },
+    Mutation {
+        name: "a late call leases",
+        from: "if now_ms > last_ms then return lease_nothing",
         to: "if false then return lease_nothing",
     },
     Mutation {
