@@ -113,10 +113,12 @@ fn jobs_that_wait_longer_than_their_ttl_expire() {
     let daemon = fixture.start();
     let store = fixture.store();
     eventually("all have ended", || store.live_count(TOPIC) == 0);
+    let dead = store.stage(TOPIC, "dead");
+    // The log follows Redis.
+    eventually("it is reported", || dead.len() + slow_started(&daemon) >= SLOW_JOBS);
     let ran = slow_started(&daemon);
     // 500 ms are 12 jobs of 40 ms; a late one may start with the last.
     assert!(ran <= 20, "{ran} jobs ran");
-    let dead = store.stage(TOPIC, "dead");
     assert_eq!(dead.len() + ran, SLOW_JOBS);
     assert!(dead.iter().all(|id| store.dead_class(TOPIC, id) == "expired"), "{dead:?}");
 }
@@ -149,6 +151,9 @@ fn jobs_that_have_not_started_can_be_replaced() {
     fixture.duebox(&["push", TOPIC, "--jobs", "new.ndjson", "--if-exists", "replace"]);
     let store = fixture.store();
     eventually("all have ended", || store.live_count(TOPIC) == 0);
+    // The log follows Redis.
+    let is_told = |id: &String| handler_lines(&daemon).iter().any(|line| line.id == *id);
+    eventually("it is reported", || ids.iter().all(is_told));
     let ran = handler_lines(&daemon);
     for id in &ids {
         let texts: Vec<&str> =

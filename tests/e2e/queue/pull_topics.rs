@@ -8,6 +8,7 @@ use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::{settled_as, verdicts};
 use crate::support::producer::push;
+use crate::support::puppet::count_settled;
 
 const RULES: &str = "max_running = 3\nrate = \"100/s\"\nburst = 7\nttl = \"1h\"\nmax_pending = 9\n\
     per_key_concurrency = 2\norder = \"relaxed\"\npriorities = true";
@@ -136,6 +137,8 @@ fn max_running_holds_for_all_runners() {
         store.live_count("work") == 0
     });
     assert!((1..=MOST).contains(&most), "{most} ran at once");
-    let done: usize = daemons.iter().map(|d| d.count(|line| settled_as(line, "done"))).sum();
-    assert_eq!(done, 60);
+    let done = || count_settled(&daemons.each_ref(), "done");
+    // The log follows Redis.
+    eventually("it is reported", || done() >= 60);
+    assert_eq!(done(), 60);
 }
