@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs each for the given seconds: fuzz/run.sh SECONDS [TARGET…]. It needs a C++
+# Builds the fuzz targets and runs each for the given seconds, 0 for none: fuzz/run.sh SECONDS [TARGET…]. It needs a C++
 # compiler and no cargo-fuzz. load and abi take minutes to build, because they link wasmtime, and those of the daemon's own
 # crate (manifest, requests, printable) take longer: without names these do not run. Crashes are written to fuzz/artifacts, the corpus to fuzz/corpus.
 set -euo pipefail
@@ -9,7 +9,7 @@ seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET…]}
 shift
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(load abi replies stored sdk)
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz: $seconds is not a number of seconds" >&2; exit 2; }
+[[ $seconds =~ ^(0|[1-9][0-9]*)$ ]] || { echo "fuzz: $seconds is not a number of seconds" >&2; exit 2; }
 command -v "${CXX:-c++}" >/dev/null || {
   echo "fuzz: libFuzzer needs a C++ compiler; install g++, or run: ./dev fuzz $seconds" >&2
   exit 1
@@ -32,6 +32,7 @@ case " ${targets[*]} " in
   *" load "* | *" abi "*) features=(--features sandbox) ;;
 esac
 cargo build --release --locked "${features[@]}"
+[ "$seconds" -gt 0 ] || exit 0
 built=$CARGO_TARGET_DIR/release
 for target in "${targets[@]}"; do
   printf '\033[1m==> fuzzing %s for %s s\033[0m\n' "$target" "$seconds" >&2
