@@ -47,7 +47,7 @@ struct Records {
 }
 
 /// The arguments: TASK SETTINGS HOST:PORT JOBS SPREAD_MS.
-struct Task {
+struct Arguments {
     task: String,
     tuned: bool,
     address: String,
@@ -55,13 +55,13 @@ struct Task {
     spread_ms: i64,
 }
 
-static TASK: LazyLock<Task> = LazyLock::new(|| {
+static ARGUMENTS: LazyLock<Arguments> = LazyLock::new(|| {
     let args: Vec<String> = std::env::args().collect();
     let [_, task, settings, address, jobs, spread_ms] = args.as_slice() else {
         eprintln!("usage: duebox-peer-apalis TASK SETTINGS HOST:PORT JOBS SPREAD_MS");
         std::process::exit(2);
     };
-    Task {
+    Arguments {
         task: task.clone(),
         tuned: settings == "tuned",
         address: address.clone(),
@@ -71,8 +71,8 @@ static TASK: LazyLock<Task> = LazyLock::new(|| {
 });
 
 static RECORDS: LazyLock<Records> = LazyLock::new(|| Records {
-    jobs: (0..TASK.jobs).map(|_| AtomicU8::new(0)).collect(),
-    late_us: (0..TASK.jobs).map(|_| AtomicI64::new(0)).collect(),
+    jobs: (0..ARGUMENTS.jobs).map(|_| AtomicU8::new(0)).collect(),
+    late_us: (0..ARGUMENTS.jobs).map(|_| AtomicI64::new(0)).collect(),
     handled: AtomicU64::new(0),
     twice: AtomicU64::new(0),
     last_us: AtomicI64::new(0),
@@ -83,12 +83,12 @@ static RECORDS: LazyLock<Records> = LazyLock::new(|| Records {
 async fn main() -> Result<(), Failure> {
     let mut stdin = BufReader::new(tokio::io::stdin()).lines();
     let storage = storage().await?;
-    match TASK.task.as_str() {
+    match ARGUMENTS.task.as_str() {
         "push-one" => {
             ready(&mut stdin).await?;
             let from = Instant::now();
             let mut storage = storage.clone();
-            for number in 0..TASK.jobs {
+            for number in 0..ARGUMENTS.jobs {
                 storage.push(job(number as i64, now_us())).await?;
             }
             reply(json!({ "seconds": from.elapsed().as_secs_f64() }));
@@ -117,7 +117,7 @@ async fn main() -> Result<(), Failure> {
             ready(&mut stdin).await?;
             let begin_us = (now_us() + LEAD_US) / 1_000 * 1_000;
             spread(&storage, |number| {
-                let after_ms = number as i64 * TASK.spread_ms / TASK.jobs as i64;
+                let after_ms = number as i64 * ARGUMENTS.spread_ms / ARGUMENTS.jobs as i64;
                 let due_us = begin_us + after_ms * 1_000;
                 let due = UNIX_EPOCH + Duration::from_micros(due_us as u64);
                 TaskBuilder::new(job(number as i64, due_us)).run_at_time(due).build()
@@ -142,9 +142,9 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn storage() -> Result<Storage, Failure> {
-    let connection = apalis_redis::connect(format!("redis://{}/", TASK.address)).await?;
+    let connection = apalis_redis::connect(format!("redis://{}/", ARGUMENTS.address)).await?;
     let config = Config::default().queue("bench");
-    let config = if TASK.tuned {
+    let config = if ARGUMENTS.tuned {
         config
             .batch_size(100)
             .heartbeat_interval(Duration::from_secs(1))
@@ -176,7 +176,7 @@ async fn handle(job: Job) -> Result<(), BoxDynError> {
 /// Starts the worker.
 fn serve(storage: Storage) {
     tokio::spawn(async move {
-        let ended = if TASK.tuned {
+        let ended = if ARGUMENTS.tuned {
             let storage = storage.poll_with_interval(Duration::from_millis(10));
             WorkerBuilder::new("bench").backend(storage).concurrency(100).build(handle).run().await
         } else {
@@ -199,7 +199,7 @@ fn job(n: i64, due_us: i64) -> Job {
 }
 
 async fn push_batches(storage: &Storage) -> Result<(), Failure> {
-    let numbers: Vec<usize> = (0..TASK.jobs).collect();
+    let numbers: Vec<usize> = (0..ARGUMENTS.jobs).collect();
     let mut storage = storage.clone();
     for batch in numbers.chunks(BATCH) {
         storage
@@ -215,7 +215,7 @@ async fn spread(
     task: impl Fn(usize) -> Task<Job> + Copy + Send + Sync,
 ) -> Result<(), Failure> {
     use futures_util::StreamExt as _;
-    let pushes = stream::iter(0..TASK.jobs).map(|number| {
+    let pushes = stream::iter(0..ARGUMENTS.jobs).map(|number| {
         let mut storage = storage.clone();
         async move { storage.push_task(task(number)).await }
     });
@@ -235,7 +235,7 @@ async fn finish(from_us: i64, with_lateness: bool) {
         if handled != seen {
             (seen, moved) = (handled, Instant::now());
         }
-        if handled == TASK.jobs as u64 || moved.elapsed() > STALL_MAX {
+        if handled == ARGUMENTS.jobs as u64 || moved.elapsed() > STALL_MAX {
             break;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
