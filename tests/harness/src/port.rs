@@ -2,8 +2,8 @@
 //!
 //! They are below those that the kernel gives to connections, and a process never hands one out twice. So the
 //! port of a server that is down stays free for its return, and no other test's server answers in its place: a
-//! sentinel would make that one a replica of its group. Whoever connects to a port above again and again while
-//! nobody listens there may even connect to himself.
+//! sentinel would make that one a replica of its group. A connection to a port above that has no listener can even
+//! connect to itself.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::OnceLock;

@@ -135,6 +135,13 @@ impl Network {
         Arc::new(Link { network: self.clone(), number: state.links })
     }
 
+    /// A connection of a new daemon.
+    pub(crate) fn link_of_daemon(&self) -> Arc<Link> {
+        let link = self.link();
+        self.witness.expect_last_moments(link.number);
+        link
+    }
+
     fn fate(&self, link: u64) -> Fate {
         let mut state = self.state.lock();
         let now = Instant::now();

@@ -40,7 +40,7 @@ struct Seen {
     clock_set: Vec<Moment>,
     refuses_since: Option<Moment>,
     /// The clients that name the last moment of each lease call.
-    punctual: HashSet<u64>,
+    name_moments: HashSet<u64>,
     /// The leases by job.
     leases: HashMap<String, Lease>,
     /// Leases that ended before the job started.
@@ -89,9 +89,9 @@ impl Witness {
         self.hit(link, Duration::MAX);
     }
 
-    /// A client names the last moment of each lease call.
-    pub(crate) fn is_punctual(&self, link: u64) {
-        self.seen.lock().punctual.insert(link);
+    /// A client will name the last moment of each lease call.
+    pub(crate) fn expect_last_moments(&self, link: u64) {
+        self.seen.lock().name_moments.insert(link);
     }
 
     /// The clock of Redis is set.
@@ -215,7 +215,7 @@ impl Seen {
     }
 
     fn is_too_late(&self, link: u64, sent_at: Moment, now: Moment) -> bool {
-        self.punctual.contains(&link)
+        self.name_moments.contains(&link)
             && now.saturating_sub(sent_at) > LEASE_CALL_MAX
             && !self.is_clock_set(sent_at.saturating_sub(CLOCK_UNKNOWN), now)
     }
