@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::{Engine, EngineWeak};
 
@@ -15,6 +15,8 @@ use crate::error::SandboxError;
 const TICK: Duration = Duration::from_millis(2);
 /// After this many ticks without a running guest the ticker sleeps.
 const IDLE_TICKS: u32 = 500;
+/// This long after the last guest the sandbox is at rest.
+const REST: Duration = Duration::from_secs(1);
 
 /// The epoch thread of one engine. It ends when this handle is dropped.
 pub(crate) struct Ticker {
@@ -34,7 +36,11 @@ struct TickerState {
 pub(crate) struct Running<'a>(&'a Ticker);
 
 impl Ticker {
-    pub(crate) fn start(engine: &Engine) -> Result<Arc<Self>, SandboxError> {
+    /// Starts the thread. It calls `at_rest` before it sleeps.
+    pub(crate) fn start(
+        engine: &Engine,
+        at_rest: impl Fn() + Send + 'static,
+    ) -> Result<Arc<Self>, SandboxError> {
         let state = Arc::new(TickerState {
             running: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
@@ -45,7 +51,7 @@ impl Ticker {
         let (engine, shared) = (engine.weak(), Arc::clone(&state));
         let thread = std::thread::Builder::new()
             .name("epoch".to_owned())
-            .spawn(move || shared.keep_ticking(&engine))
+            .spawn(move || shared.keep_ticking(&engine, &at_rest))
             .map_err(|source| SandboxError::Thread { thread: "epoch", source })?;
         Ok(Arc::new(Self { state, thread: thread.thread().clone() }))
     }
@@ -77,13 +83,13 @@ impl Drop for Ticker {
 
 impl TickerState {
     /// Ticks until the end, also after a panic: without ticks no guest yields or is interrupted.
-    fn keep_ticking(&self, engine: &EngineWeak) {
-        while catch_unwind(AssertUnwindSafe(|| self.tick(engine))).is_err() {
+    fn keep_ticking(&self, engine: &EngineWeak, at_rest: &dyn Fn()) {
+        while catch_unwind(AssertUnwindSafe(|| self.tick(engine, at_rest))).is_err() {
             self.asleep.store(false, Ordering::SeqCst);
         }
     }
 
-    fn tick(&self, engine: &EngineWeak) {
+    fn tick(&self, engine: &EngineWeak, at_rest: &dyn Fn()) {
         let mut idle = 0;
         while !self.stop.load(Ordering::SeqCst) {
             std::thread::sleep(TICK);
@@ -93,17 +99,30 @@ impl TickerState {
             engine.increment_epoch();
             idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
             if idle >= IDLE_TICKS {
-                self.sleep();
+                at_rest();
+                self.sleep(at_rest);
                 idle = 0;
             }
         }
     }
 
-    /// Sleeps until a guest runs or the ticker is dropped.
-    fn sleep(&self) {
+    /// Sleeps until a guest computes for a while or the ticker is dropped. Guests may run so shortly that none is left
+    /// when this thread wakes: a second after the last of them the sandbox is at rest again.
+    fn sleep(&self, at_rest: &dyn Fn()) {
         self.asleep.store(true, Ordering::SeqCst);
+        let mut is_at_rest = true;
         while self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
-            std::thread::park();
+            if is_at_rest {
+                std::thread::park();
+                is_at_rest = false;
+                continue;
+            }
+            let began = Instant::now();
+            std::thread::park_timeout(REST);
+            if began.elapsed() >= REST {
+                at_rest();
+                is_at_rest = true;
+            }
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
@@ -111,8 +130,6 @@ impl TickerState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::engine::on_demand;
 
@@ -128,7 +145,7 @@ mod tests {
     #[test]
     fn the_ticker_sleeps_without_guests_survives_a_panic_and_ends_with_its_owner() {
         let engine = Engine::new(&on_demand(false)).unwrap();
-        let ticker = Ticker::start(&engine).unwrap();
+        let ticker = Ticker::start(&engine, || {}).unwrap();
         let state = Arc::clone(&ticker.state);
         for _ in 0..2 {
             wait_until(|| state.asleep.load(Ordering::SeqCst));
