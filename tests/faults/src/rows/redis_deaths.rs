@@ -43,7 +43,7 @@ pub(super) fn killed_everysec(context: &Context) -> anyhow::Result<Outcome> {
 pub(super) fn truncated_file(context: &Context) -> anyhow::Result<Outcome> {
     let args = [append_only("always"), vec!["--aof-load-truncated".to_owned(), "yes".to_owned()]];
     let mut scene = start(context, args.concat(), Policy::lost_data())?;
-    for number in 0..context.times(10, 2) {
+    for _ in 0..context.times(10, 2) {
         scene.pause(4_000..6_000);
         let at = Instant::now();
         let bytes = scene.rng.u64(1..TAIL_BYTES);
@@ -51,8 +51,9 @@ pub(super) fn truncated_file(context: &Context) -> anyhow::Result<Outcome> {
             let file = append_only_file(dir)?;
             let length = fs::metadata(&file)?.len();
             fs::File::options().write(true).open(&file)?.set_len(length.saturating_sub(bytes))?;
-            // Half of them are repaired by the tool first.
-            if number % 2 == 1 { repair(&file) } else { Ok(()) }
+            // Without it Redis 7.0 keeps the start of a transaction that the cut has met, and the next load
+            // loses all that follows there.
+            repair(&file)
         })?;
         scene.ledger.data_lost(before(at, TAIL)?, at);
     }
