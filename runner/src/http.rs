@@ -13,6 +13,7 @@
 //! | `problem.rs` · `openapi.rs` | errors; the OpenAPI document |
 //! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
 //! | `body_memory.rs` | the memory of all request bodies |
+//! | `compression.rs` | compressed responses |
 //! | `access.rs` · `session_cookie.rs` | authentication and authorization; the cookie of the page |
 //! | `origin.rs` · `cors.rs` | where a request comes from; pages of other sites |
 //! | `probes.rs` | liveness, readiness, startup and metrics |
@@ -25,6 +26,7 @@ mod access;
 mod activity;
 mod body;
 mod body_memory;
+mod compression;
 mod connection;
 mod connection_slots;
 mod cors;
@@ -57,11 +59,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{info, warn};
 
 use self::body_memory::BodyMemory;
+use self::compression::Compressors;
 use self::event_readers::EventReaders;
 pub(crate) use self::listener::{BindError, Listening};
 use self::listener::{ConnectionSetup, ServedRoutes};
@@ -79,9 +81,6 @@ use crate::observe::sick_topics::SickTopics;
 use crate::observe::supervision::{Supervision, TaskKind};
 use crate::observe::traces::Traces;
 use crate::report::status::AllWatched;
-
-/// Responses of at least this many bytes are compressed for clients that accept gzip.
-const COMPRESS_FROM: u16 = 1_024;
 
 /// Everything that the daemon passes to the server.
 pub(crate) struct ServerSetup {
@@ -330,10 +329,8 @@ fn with_middleware(router: Router) -> Router {
     router
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(exchange::exchange))
-        .layer(CompressionLayer::new().compress_when(
-            // Events are sent one by one, not when a block is full.
-            SizeAbove::new(COMPRESS_FROM).and(NotForContentType::SSE),
-        ))
+        .layer(middleware::from_fn_with_state(Compressors::default(), Compressors::give))
+        .layer(CompressionLayer::new().compress_when(compression::holds_compressor))
 }
 
 /// The response after a handler panicked.

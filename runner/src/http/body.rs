@@ -38,8 +38,8 @@ impl FromRequest<ServerState> for RequestBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, server: &ServerState) -> Result<Self, Problem> {
-        let is_known = request.extensions().get::<Caller>().is_some_and(Caller::is_known);
-        let share = server.bodies.share(is_known, server.manifest().server.max_body)?;
+        let caller = request.extensions().get::<Caller>().unwrap_or(&Caller::Anonymous);
+        let share = server.bodies.share(caller, server.manifest().server.max_body)?;
         Ok(Self { stream: request.into_body().into_data_stream(), share })
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! A body counts from its first byte until its request is processed, after decompression. A body for
 //! which no memory is left is refused, because waiting for memory with half a body could take as long
-//! as the other clients like.
+//! as the other clients like. The requests of one token take at most half of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
+use super::access::Caller;
 use super::problem::{BUSY, Problem};
 
 /// Bytes for requests whose sender is known. More if `max_body` is so large that it would not fit twice.
@@ -23,13 +27,22 @@ const LARGEST_FIT: usize = 2;
 pub(super) struct BodyMemory {
     known: Arc<AtomicUsize>,
     anonymous: Arc<AtomicUsize>,
+    /// Of the known bytes, those of each token with requests.
+    of_tokens: Mutex<HashMap<String, Arc<AtomicUsize>>>,
 }
 
 /// The bytes of one body. Dropping it returns them.
 pub(super) struct Share {
+    all: Budget,
+    /// What its token may take.
+    of_token: Option<Budget>,
+    held: usize,
+}
+
+/// Bytes in use, and how many may be.
+struct Budget {
     used: Arc<AtomicUsize>,
     max: usize,
-    held: usize,
 }
 
 impl BodyMemory {
@@ -37,14 +50,29 @@ impl BodyMemory {
     ///
     /// # Errors
     /// If no memory is left.
-    pub(super) fn share(&self, is_known: bool, body_max: usize) -> Result<Share, Problem> {
-        let (used, max) = match is_known {
+    pub(super) fn share(&self, caller: &Caller, body_max: usize) -> Result<Share, Problem> {
+        let (used, max) = match caller.is_known() {
             true => (&self.known, KNOWN_MAX.max(body_max.saturating_mul(LARGEST_FIT))),
             false => (&self.anonymous, ANONYMOUS_MAX),
         };
-        let mut share = Share { used: Arc::clone(used), max, held: 0 };
+        let of_token = caller.token_name().map(|name| Budget {
+            used: self.used_by(name),
+            max: (max / LARGEST_FIT).saturating_add(BASE),
+        });
+        let all = Budget { used: Arc::clone(used), max };
+        let mut share = Share { all, of_token, held: 0 };
         share.hold(0)?;
         Ok(share)
+    }
+
+    /// The bytes of the requests of a token.
+    fn used_by(&self, token: &str) -> Arc<AtomicUsize> {
+        let mut of_tokens = self.of_tokens.lock();
+        if let Some(used) = of_tokens.get(token) {
+            return Arc::clone(used);
+        }
+        of_tokens.retain(|_, used| Arc::strong_count(used) > 1);
+        Arc::clone(of_tokens.entry(token.to_owned()).or_default())
     }
 }
 
@@ -63,12 +91,15 @@ impl Share {
     /// If so much is not left; it holds what it held before.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
         let wanted = bytes.saturating_add(BASE);
-        let (held, max) = (self.held, self.max);
-        let change = |used: usize| {
-            let after = used.saturating_sub(held).saturating_add(wanted);
-            (wanted <= held || after <= max).then_some(after)
-        };
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).map_err(|_| busy())?;
+        if let Some(of_token) = &self.of_token {
+            of_token.change(self.held, wanted)?;
+        }
+        if let Err(busy) = self.all.change(self.held, wanted) {
+            if let Some(of_token) = &self.of_token {
+                of_token.release(wanted - self.held);
+            }
+            return Err(busy);
+        }
         self.held = wanted;
         Ok(())
     }
@@ -76,7 +107,25 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.held, Ordering::Relaxed);
+        for budget in [Some(&self.all), self.of_token.as_ref()].into_iter().flatten() {
+            budget.release(self.held);
+        }
+    }
+}
+
+impl Budget {
+    /// Holds `wanted` bytes in place of `held`. Fewer are never refused.
+    fn change(&self, held: usize, wanted: usize) -> Result<(), Problem> {
+        let change = |used: usize| {
+            let after = used.saturating_sub(held).saturating_add(wanted);
+            (wanted <= held || after <= self.max).then_some(after)
+        };
+        let changed = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+        changed.map(|_| ()).map_err(|_| busy())
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -89,6 +138,7 @@ fn busy() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::tokens::{self, Tokens};
 
     const BODY_MAX: usize = 2 << 20;
 
@@ -96,7 +146,7 @@ mod tests {
     fn all_bodies_share_one_budget_and_return_what_they_held() {
         let memory = BodyMemory::default();
         let mut shares = Vec::new();
-        while let Ok(mut share) = memory.share(true, BODY_MAX) {
+        while let Ok(mut share) = memory.share(&Caller::Open, BODY_MAX) {
             if share.hold(BODY_MAX).is_err() {
                 break;
             }
@@ -115,17 +165,39 @@ mod tests {
     fn the_largest_bodies_fit_twice() {
         let memory = BodyMemory::default();
         let max = KNOWN_MAX;
-        let mut shares: Vec<Share> = (0..2).map(|_| memory.share(true, max).unwrap()).collect();
+        let share = || memory.share(&Caller::Open, max);
+        let mut shares: Vec<Share> = (0..2).map(|_| share().unwrap()).collect();
         assert!(shares[0].hold(max - BASE).is_ok() && shares[1].hold(max - BASE).is_ok());
-        assert!(memory.share(true, max).is_err());
+        assert!(share().is_err());
     }
 
     #[test]
     fn anonymous_requests_take_no_memory_of_others() {
         let memory = BodyMemory::default();
         let anonymous: Vec<Share> =
-            std::iter::from_fn(|| memory.share(false, BODY_MAX).ok()).collect();
+            std::iter::from_fn(|| memory.share(&Caller::Anonymous, BODY_MAX).ok()).collect();
         assert_eq!(anonymous.len(), ANONYMOUS_MAX / BASE);
-        assert!(memory.share(true, BODY_MAX).is_ok());
+        assert!(memory.share(&Caller::Open, BODY_MAX).is_ok());
+    }
+
+    #[test]
+    fn one_token_leaves_half_of_the_memory_to_the_others() {
+        let known = |name: &str| {
+            let (token, hash) = tokens::make().unwrap();
+            let rest = "scopes = [\"push\"]\ntopics = [\"*\"]";
+            let tokens = Tokens::parse(&format!("[{name}]\nsha256 = {hash:?}\n{rest}\n")).unwrap();
+            Caller::Known(tokens.find(&token).unwrap())
+        };
+        let (memory, greedy, modest) = (BodyMemory::default(), known("greedy"), known("modest"));
+        let taken: Vec<Share> =
+            std::iter::from_fn(|| memory.share(&greedy, BODY_MAX).ok()).collect();
+        assert_eq!(taken.len(), KNOWN_MAX / BASE / 2 + 1);
+        let mut other = memory.share(&modest, BODY_MAX).unwrap();
+        other.hold(KNOWN_MAX / 2 - 3 * BASE).unwrap();
+        assert!(other.hold(KNOWN_MAX / 2 - BASE).is_err(), "the rest is less than half");
+        drop((taken, other));
+        assert_eq!(memory.known.load(Ordering::Relaxed), 0);
+        assert!(memory.share(&greedy, BODY_MAX).is_ok());
+        assert!(memory.of_tokens.lock().values().all(|used| used.load(Ordering::Relaxed) == 0));
     }
 }

@@ -1,13 +1,15 @@
 //! `GET /openapi.json`: the OpenAPI document of this API, generated from the code.
 
+use std::sync::Arc;
+
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema};
 
+use super::compression::Constant;
 use super::problem::{MEDIA_TYPE, Problem};
 use super::routes::relatives::Relative;
 use crate::service::schema::{DurationText, IfExistsWord, JobOptions};
@@ -85,14 +87,14 @@ fn add(operation: &mut Operation, status: &str, description: &str) {
 
 /// The serialized document.
 #[derive(Clone)]
-pub(super) struct Contract(Bytes);
+pub(super) struct Contract(Arc<Constant>);
 
 impl Contract {
     pub(super) fn of(document: &OpenApi) -> anyhow::Result<Self> {
-        Ok(Self(Bytes::from(serde_json::to_vec(document)?)))
+        Ok(Self(Arc::new(Constant::new(serde_json::to_vec(document)?))))
     }
 }
 
-pub(super) async fn serve(State(Contract(json)): State<Contract>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+pub(super) async fn serve(State(Contract(json)): State<Contract>, headers: HeaderMap) -> Response {
+    json.response(&headers, "application/json")
 }

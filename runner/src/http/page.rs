@@ -7,11 +7,15 @@
 #[cfg(test)]
 mod colours;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use duebox_sandbox::Digest;
+
+use super::compression::Constant;
 
 /// The content security policy of the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -62,8 +66,9 @@ static FILES: [File; 24] = files! {
 /// The routes of the page.
 pub(super) fn router() -> Router {
     FILES.iter().fold(Router::new(), |router, file| {
-        let tag = file.tag();
-        router.route(file.path, get(async move |headers: HeaderMap| file.answer(&headers, &tag)))
+        let (tag, content) = (file.tag(), Arc::new(Constant::new(file.content)));
+        let answer = async move |headers: HeaderMap| file.answer(&headers, &tag, &content);
+        router.route(file.path, get(answer))
     })
 }
 
@@ -76,12 +81,12 @@ impl File {
     }
 
     /// The response: the file, or 304 if the browser has it.
-    fn answer(&self, headers: &HeaderMap, tag: &str) -> Response {
+    fn answer(&self, headers: &HeaderMap, tag: &str, content: &Constant) -> Response {
         let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
         let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
         let mut answer = match is_known {
             true => StatusCode::NOT_MODIFIED.into_response(),
-            false => ([(header::CONTENT_TYPE, self.kind)], self.content).into_response(),
+            false => content.response(headers, self.kind),
         };
         let to = answer.headers_mut();
         if let Ok(tag) = HeaderValue::from_str(tag) {
@@ -141,14 +146,15 @@ mod tests {
     #[test]
     fn a_cached_file_is_not_sent_again() {
         let (file, mut headers) = (&FILES[1], HeaderMap::new());
-        let tag = file.tag();
-        assert_eq!(file.answer(&headers, &tag).status(), StatusCode::OK);
+        let (tag, content) = (file.tag(), Constant::new(file.content));
+        let status = |headers: &HeaderMap| file.answer(headers, &tag, &content).status();
+        assert_eq!(status(&headers), StatusCode::OK);
         headers.insert(
             header::IF_NONE_MATCH,
             HeaderValue::from_str(&format!("\"x\", {tag}")).unwrap(),
         );
-        assert_eq!(file.answer(&headers, &tag).status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(status(&headers), StatusCode::NOT_MODIFIED);
         headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""));
-        assert_eq!(file.answer(&headers, &tag).status(), StatusCode::OK);
+        assert_eq!(status(&headers), StatusCode::OK);
     }
 }

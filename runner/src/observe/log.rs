@@ -151,9 +151,11 @@ pub fn change(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// The start of every filter. Wasmtime opens a span for each WASI call, which costs time in each job. A
-/// filter that names these targets takes precedence.
-const QUIET_LIBRARIES: &str = "wasmtime_wasi=warn,wiggle=warn";
+/// The start of every filter: libraries that log what a client, a guest or a name server does, as often as it does
+/// it. Wasmtime also opens a span for each WASI call, which costs time in each job. A filter that names these targets
+/// takes precedence.
+const QUIET_LIBRARIES: &str = "h2=off,hickory_net=error,hickory_proto=error,hickory_resolver=error,\
+                               wasmtime_wasi=off,wiggle=off";
 
 fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     let filter = format!("{QUIET_LIBRARIES},{text}");

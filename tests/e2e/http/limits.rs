@@ -34,6 +34,12 @@ fn packed() -> Vec<u8> {
     packed
 }
 
+/// This many line feeds, compressed.
+fn packed_blank_lines(bytes: usize) -> Vec<u8> {
+    let script = format!("head -c {bytes} /dev/zero | tr '\\0' '\\n' | gzip -1");
+    Command::new("sh").args(["-c", &script]).output().unwrap().stdout
+}
+
 /// A request whose body comes in one chunk, after which more is announced.
 fn unfinished(line: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
@@ -149,4 +155,59 @@ fn probes_answer_while_a_peer_connects_again_and_again() {
         floods.into_iter().for_each(|flood| flood.join().unwrap());
         assert_eq!(answered, 100);
     });
+}
+
+#[test]
+fn a_stream_of_blank_lines_keeps_no_one_waiting() {
+    let (_fixture, _daemon, at) = fixture("[topics.mail]\n");
+    let body = packed_blank_lines(128 << 20);
+    let kind = ("content-type", "application/x-ndjson");
+    let stream = request(PUSH, &[kind, ("content-encoding", "gzip")], &body);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut connection = Connection::open(at);
+            connection.send(&stream);
+            let answer = connection.answer();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!((answer.status, answer.body.len()), (200, 0));
+        });
+        let mut meanwhile = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            assert_eq!(get(at, "/livez").status, 200);
+            meanwhile += 1;
+        }
+        assert!(meanwhile >= 20, "{meanwhile} probes were answered");
+    });
+}
+
+/// A frame of HTTP/2 for the whole connection (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, 0], payload].concat()
+}
+
+#[test]
+fn a_client_writes_no_log() {
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const ACK: u8 = 1;
+    let (_fixture, daemon, at) = fixture("[topics.mail]\n");
+    let before = daemon.lines().len();
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(&frame(SETTINGS, 0, &[])).unwrap();
+    stream.write_all(&frame(PING, ACK, b"unasked!").repeat(1_000)).unwrap();
+    stream.write_all(&frame(PING, 0, b"the last")).unwrap();
+    let (last, mut answer) = (frame(PING, ACK, b"the last"), Vec::new());
+    while !answer.windows(last.len()).any(|part| part == last) {
+        let mut piece = [0; 1_024];
+        let read = stream.read(&mut piece).unwrap();
+        assert!(read > 0, "the connection ended");
+        answer.extend_from_slice(&piece[..read]);
+    }
+    // What is logged first is written first.
+    assert_eq!(get(at, "/v1/topics").status, 200);
+    let lines = daemon.lines();
+    assert!(lines.len() < before + 10, "{} lines, such as {:?}", lines.len(), lines.last());
 }

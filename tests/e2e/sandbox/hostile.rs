@@ -95,3 +95,29 @@ fn pace(daemon: &Daemon, over: impl Fn(usize) -> bool) -> f64 {
     eventually("the neighbour's pace is measured", || over(done() - before));
     (done() - before) as f64 / since.elapsed().as_secs_f64()
 }
+
+/// Asks a thousand times to close a socket that it does not have.
+const SOCKETS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "sock_shutdown" (func $shut (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "handle") (param i32) (result i32)
+    (local $left i32)
+    (local.set $left (i32.const 1000))
+    (loop $again
+      (drop (call $shut (i32.const 9) (i32.const 1)))
+      (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+      (br_if $again (local.get $left)))
+    (i32.const 0)))"#;
+
+#[test]
+fn calls_that_do_not_exist_write_no_log() {
+    let fixture = Fixture::new();
+    fixture.write("sockets.wat", SOCKETS);
+    fixture.manifest("", &[topic("sockets", "sockets.wat", "")]);
+    let daemon = fixture.start();
+    let before = daemon.lines().len();
+    push(&fixture, "sockets", "one", 0);
+    daemon.wait_for_line("its verdict", is_verdict);
+    let lines = daemon.lines();
+    assert!(lines.len() < before + 10, "{} lines, such as {:?}", lines.len(), lines.last());
+}

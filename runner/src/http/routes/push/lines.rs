@@ -139,11 +139,22 @@ impl Stream {
             }
             match self.body.next().await? {
                 Some(piece) => {
+                    // A body that decompresses to much is always ready: other requests come first.
+                    tokio::task::yield_now().await;
                     self.body.hold(self.buffer.len() + piece.len())?;
                     self.buffer.extend_from_slice(&piece);
+                    self.skip_blank_lines();
                 }
                 None => self.state = StreamState::Complete,
             }
+        }
+    }
+
+    /// Drops white space before the next line.
+    fn skip_blank_lines(&mut self) {
+        if self.scanned == 0 && !self.skips {
+            let blank = self.buffer.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            self.buffer.advance(blank);
         }
     }
 
