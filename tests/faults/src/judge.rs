@@ -11,13 +11,16 @@ mod pushes;
 #[cfg(test)]
 mod tests;
 
-/// How long before a break a verdict may still be under way to Redis.
+/// How long before a break a verdict may still be under way to Redis, and how long after it a job may report that it
+/// runs: it counts its run in the store first, which waits for Redis.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 /// How far a daemon may grow. Of 21 rows none grew by more than 8 MiB.
 const GROWTH_MAX_MIB: u64 = 16;
 /// The part of the confirmed pushes, in percent, that must lie outside the times of loss: only those can be found
 /// lost.
 const JUDGED_MIN: usize = 50;
+/// How much earlier than a lease lasts a job may run again: the death is noted a moment after the kill.
+const EARLY: Duration = Duration::from_millis(200);
 /// Problems of one kind that are named.
 const NAMED_MAX: usize = 4;
 
@@ -159,7 +162,7 @@ impl<'b> Judge<'b> {
         let Some(answered) = run.answered else { return true };
         self.books.breaks.iter().any(|broken| {
             let is_its = broken.by.is_empty() || broken.by == run.by;
-            let is_after = broken.to.is_none_or(|to| run.began <= to);
+            let is_after = broken.to.is_none_or(|to| run.began <= to + UNDER_WAY);
             is_its && is_after && answered + UNDER_WAY >= broken.from
         })
     }
@@ -254,6 +257,21 @@ impl<'b> Judge<'b> {
         }
     }
 
+    /// How long a job waited after the death of its runner. The next runner that leased it may have died before the job
+    /// could report that it runs: then it waited for a second lease, and the time since that death counts. A third one
+    /// in a row is not believed.
+    fn wait_after_deaths(&self, died: Instant, again: Instant) -> Duration {
+        let (wait, max) = (again.saturating_duration_since(died), self.policy.resume_max);
+        let lease = max.saturating_sub(Policy::default().resume_max);
+        if wait <= max || wait > max + lease {
+            return wait;
+        }
+        let deaths = self.books.breaks.iter().filter(|broken| broken.to.is_none());
+        let since = deaths.filter(|death| death.from > died && death.from < again);
+        let since = since.map(|death| again - death.from);
+        since.filter(|since| *since + EARLY >= lease && *since <= max).min().unwrap_or(wait)
+    }
+
     /// The time from the end of a fault to the next run, and from a runner's death to the next run of its jobs.
     fn resumption(&self, verdict: &mut Verdict) {
         let runs = &self.books.runs;
@@ -274,7 +292,7 @@ impl<'b> Judge<'b> {
             for run in held {
                 let later = runs.iter().filter(|other| other.name == run.name);
                 match later.map(|run| run.began).filter(|began| *began > run.began).min() {
-                    Some(again) => waits.push(again.saturating_duration_since(broken.from)),
+                    Some(again) => waits.push(self.wait_after_deaths(broken.from, again)),
                     None if self.books.losses.is_empty() => never.push(run.name.clone()),
                     None => {}
                 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::{JUDGED_MIN, Judge, Verdict, name_some};
+use super::{JUDGED_MIN, Judge, UNDER_WAY, Verdict, name_some};
 use crate::ledger::{Answer, Name};
 use crate::plan::{CHILDREN, Plan, Verdict as RunVerdict, child_of};
 
@@ -49,7 +49,9 @@ impl Judge<'_> {
             }
         }
         for (parent, at) in self.parents() {
-            check(&Name::new(CHILDREN, &child_of(&parent.id)), at, verdict);
+            // The lease of the parent may be lost although its verdict came later.
+            let leased = at.checked_sub(UNDER_WAY).filter(|at| self.lost_data(*at));
+            check(&Name::new(CHILDREN, &child_of(&parent.id)), leased.unwrap_or(at), verdict);
         }
         verdict.lost = lost.len();
         name_some("lost", &lost, verdict);

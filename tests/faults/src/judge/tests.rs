@@ -44,6 +44,42 @@ fn a_second_run_is_a_repeat_only_after_a_break() {
 }
 
 #[test]
+fn a_run_whose_lease_was_lost_may_end_a_moment_later() {
+    let ledger = Ledger::default();
+    let name = pushed(&ledger, "follow.1");
+    let at = Instant::now();
+    ledger.data_lost(at, at);
+    let first = ledger.begins(name.clone(), 1, "r0-1", Some(1));
+    ledger.answers(first);
+    ledger.answers(ledger.begins(name.clone(), 1, "r1-1", Some(2)));
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.duplicates, verdict.repeats), (0, 1));
+    std::thread::sleep(UNDER_WAY);
+    ledger.answers(ledger.begins(name.clone(), 1, "r0-1", Some(3)));
+    ledger.answers(ledger.begins(name, 1, "r1-1", Some(4)));
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.duplicates, verdict.lost, verdict.lost_with_data), (1, 1, 0));
+}
+
+#[test]
+fn a_job_may_lose_two_runners_in_a_row() {
+    let (ledger, state) = (Ledger::default(), QueueState::default());
+    let lease = Duration::from_secs(2);
+    let wait = |seconds: f64| {
+        let (books, policy) = (ledger.books(), Policy::dead_runners(lease));
+        let judge = Judge { ended: HashSet::new(), books: &books, state: &state, policy: &policy };
+        let again = books.breaks[0].from + Duration::from_secs_f64(seconds);
+        judge.wait_after_deaths(books.breaks[0].from, again).as_secs_f64()
+    };
+    let first = Instant::now();
+    ledger.broke("r0-1", first, None);
+    assert_eq!([wait(2.5), wait(3.5)], [2.5, 3.5]);
+    ledger.broke("r1-1", first + Duration::from_millis(1_500), None);
+    assert_eq!([wait(2.5), wait(3.5), wait(4.4)], [2.5, 2.0, 2.9]);
+    assert_eq!([wait(4.6), wait(5.5)], [4.6, 5.5], "no second lease lasts so long");
+}
+
+#[test]
 fn attempts_deaths_counts_and_keys_are_judged() {
     let ledger = Ledger::default();
     let name = pushed(&ledger, "nack1.1");
