@@ -17,7 +17,7 @@ use crate::limits::TABLES_PER_MODULE;
 
 /// The most idle instances: each occupies the address space of a pool slot.
 const IDLE_INSTANCES_MAX: u32 = 1_024;
-/// Pool slots for the jobs of an old module, which run beside those of the new one during a reload.
+/// Pool slots for the jobs of an old module, which still run during a reload.
 const SLOTS_SPARE: u32 = 64;
 /// Bytes of a slot's memory that are zeroed in place instead of unmapped. A Go module writes megabytes in
 /// `_initialize`: zeroing them is cheaper than faulting them in again. An instance of a snapshot writes a

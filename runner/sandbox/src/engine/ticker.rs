@@ -106,7 +106,7 @@ impl TickerState {
         }
     }
 
-    /// Sleeps until a guest computes for a while or the ticker is dropped. Guests may run so shortly that none is left
+    /// Sleeps until a guest computes for a while or the ticker is dropped. Guests may run so shortly that all have ended
     /// when this thread wakes: a second after the last of them the sandbox is at rest again.
     fn sleep(&self, at_rest: &dyn Fn()) {
         self.asleep.store(true, Ordering::SeqCst);
