@@ -141,7 +141,7 @@ impl<'b> Judge<'b> {
         for ((name, attempt), mut runs) in whole {
             runs.sort_by_key(|run| run.answered);
             for pair in runs.windows(2) {
-                if self.was_broken(pair[0]) {
+                if self.was_broken(pair[0]) || self.was_frozen(pair[1]) {
                     verdict.repeats += 1;
                 } else {
                     wrong.push(Name::new(&name.topic, &format!("{}#{attempt}", name.id)));
@@ -165,6 +165,15 @@ impl<'b> Judge<'b> {
             let is_after = broken.to.is_none_or(|to| run.began <= to + UNDER_WAY);
             is_its && is_after && answered + UNDER_WAY >= broken.from
         })
+    }
+
+    /// Whether the runner was frozen between its lease of the job and the end of this run: then the lease had passed to the
+    /// runner of the run before it.
+    fn was_frozen(&self, run: &Run) -> bool {
+        let freezes = self.books.breaks.iter().filter(|broken| broken.by == run.by);
+        let spans = freezes.filter_map(|broken| Some((broken.from, broken.to?)));
+        let ended = |from| run.answered.is_some_and(|answered| answered >= from);
+        spans.into_iter().any(|(from, to)| run.began <= to + UNDER_WAY && ended(from))
     }
 
     /// A fault spends no attempt.

@@ -62,6 +62,22 @@ fn a_run_whose_lease_was_lost_may_end_a_moment_later() {
 }
 
 #[test]
+fn a_frozen_runner_may_end_a_job_that_another_one_has_ended() {
+    let ledger = Ledger::default();
+    let name = pushed(&ledger, "ack.1");
+    let frozen = Instant::now();
+    ledger.answers(ledger.begins(name.clone(), 1, "r1-1", Some(1)));
+    let thawed = Instant::now();
+    ledger.answers(ledger.begins(name, 1, "r0-1", Some(2)));
+    assert_eq!(judged(&ledger, &QueueState::default()).duplicates, 1);
+    ledger.broke("r2-1", frozen, Some(thawed));
+    assert_eq!(judged(&ledger, &QueueState::default()).duplicates, 1);
+    ledger.broke("r0-1", frozen, Some(thawed));
+    let verdict = judged(&ledger, &QueueState::default());
+    assert_eq!((verdict.duplicates, verdict.repeats), (0, 1));
+}
+
+#[test]
 fn a_job_may_lose_two_runners_in_a_row() {
     let (ledger, state) = (Ledger::default(), QueueState::default());
     let lease = Duration::from_secs(2);
