@@ -29,6 +29,9 @@ pub(super) struct Browser {
     session: String,
 }
 
+/// How often a driver is started at most.
+const STARTS_MAX: usize = 5;
+
 /// The size of a window, and whether the dark theme is set.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
@@ -41,8 +44,8 @@ pub(super) const DESK: Window = Window { width: 1280, height: 900, is_dark: fals
 pub(super) const PHONE: Window = Window { width: 390, height: 844, is_dark: false };
 
 impl Browser {
-    /// Starts a browser with a desktop window.
-    pub(super) fn start() -> Self {
+    /// Starts the driver of a browser. It takes a free port of IPv4 and ends if the same one of IPv6 is not free.
+    fn start_driver() -> Option<Self> {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -57,8 +60,15 @@ impl Browser {
         let printed = browser.printed.by_ref().map_while(Result::ok);
         let port = printed
             .filter_map(|line| Some(line.rsplit_once("successfully on port ")?.1.to_owned()));
-        let port = port.map(|port| port.trim_end_matches('.').to_owned()).next();
-        browser.at.set_port(port.expect("chromedriver says its port").parse().unwrap());
+        let port = port.map(|port| port.trim_end_matches('.').to_owned()).next()?;
+        browser.at.set_port(port.parse().unwrap());
+        Some(browser)
+    }
+
+    /// Starts a browser with a desktop window.
+    pub(super) fn start() -> Self {
+        let started = (0..STARTS_MAX).find_map(|_| Self::start_driver());
+        let mut browser = started.expect("chromedriver says its port");
         // Chromium has no sandbox as root, and containers have little shared memory.
         let args = [
             "--headless=new",
