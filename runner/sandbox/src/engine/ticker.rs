@@ -36,7 +36,7 @@ struct TickerState {
 pub(crate) struct Running<'a>(&'a Ticker);
 
 impl Ticker {
-    /// Starts the thread. It calls `at_rest` before it sleeps.
+    /// Starts the thread. It calls `at_rest` once when no guest has run for a while.
     pub(crate) fn start(
         engine: &Engine,
         at_rest: impl Fn() + Send + 'static,
@@ -99,7 +99,6 @@ impl TickerState {
             engine.increment_epoch();
             idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
             if idle >= IDLE_TICKS {
-                at_rest();
                 self.sleep(at_rest);
                 idle = 0;
             }
@@ -110,7 +109,7 @@ impl TickerState {
     /// when this thread wakes: a second after the last of them the sandbox is at rest again.
     fn sleep(&self, at_rest: &dyn Fn()) {
         self.asleep.store(true, Ordering::SeqCst);
-        let mut is_at_rest = true;
+        let mut is_at_rest = false;
         while self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
             if is_at_rest {
                 std::thread::park();
