@@ -15,10 +15,11 @@ use crate::config::SandboxConfig;
 use crate::error::SandboxError;
 use crate::limits::TABLES_PER_MODULE;
 
-/// The most idle instances: each occupies the address space of a pool slot.
-const IDLE_INSTANCES_MAX: u32 = 1_024;
-/// Pool slots for the jobs of an old module, which still run during a reload.
-const SLOTS_SPARE: u32 = 64;
+/// How many idle instances of all modules together are kept for the next job.
+pub(crate) const IDLE_INSTANCES_MAX: u32 = 64;
+/// Pool slots beyond `max_jobs`: during a reload the old and the new module run side by side, and idle
+/// instances occupy slots.
+const SLOTS_SPARE: u32 = 64 + IDLE_INSTANCES_MAX;
 /// Bytes of a slot's memory that are zeroed in place instead of unmapped. A Go module writes megabytes in
 /// `_initialize`: zeroing them is cheaper than faulting them in again. An instance of a snapshot writes a
 /// few pages, for which unmapping is cheaper.
@@ -51,11 +52,6 @@ pub(crate) struct JobEngine {
     pub(crate) engine: Engine,
     /// Whether instances come from a pool. If not, they are allocated on demand.
     pub(crate) is_pooling: bool,
-}
-
-/// How many idle instances of all modules together may wait for the next job: as many as jobs may run.
-pub(crate) fn idle_instances(config: &SandboxConfig) -> u32 {
-    config.max_jobs.clamp(SLOTS_SPARE, IDLE_INSTANCES_MAX)
 }
 
 /// How many elements each table of the pool holds.
@@ -100,7 +96,7 @@ pub(crate) fn on_demand(counts_fuel: bool) -> Config {
 fn pool(config: &SandboxConfig, kind: EngineKind) -> PoolingAllocationConfig {
     let keep = if kind.snapshots { KEEP_RESIDENT_OF_SNAPSHOTS } else { KEEP_RESIDENT };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let slots = config.max_jobs.max(1).saturating_add(SLOTS_SPARE + idle_instances(config));
+    let slots = config.max_jobs.max(1).saturating_add(SLOTS_SPARE);
     let unused_warm = u32::try_from(4 * cores).unwrap_or(u32::MAX);
     let mut pool = PoolingAllocationConfig::new();
     // An interpreter and its memory are two instances.

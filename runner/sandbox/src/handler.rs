@@ -41,19 +41,20 @@ pub struct Handler(Arc<Loaded>);
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) budget: Arc<MemoryBudget>,
-    pub(crate) cache: Arc<InstanceCache>,
+    cache: Arc<InstanceCache>,
     modules: Arc<AtomicU64>,
 }
 
-impl Shared {
-    /// With room for this many idle instances.
-    pub(crate) fn new(idle_max: u32) -> Self {
-        let cache = Arc::new(InstanceCache::new(idle_max as usize));
+impl Default for Shared {
+    fn default() -> Self {
+        let cache = Arc::<InstanceCache>::default();
         let idle: Arc<dyn Reclaim> = Arc::clone(&cache) as _;
         let budget = Arc::new(MemoryBudget::with_idle(Arc::downgrade(&idle)));
         Self { budget, cache, modules: Arc::default() }
     }
+}
 
+impl Shared {
     fn next_number(&self) -> ModuleNumber {
         ModuleNumber(self.modules.fetch_add(1, Ordering::Relaxed))
     }

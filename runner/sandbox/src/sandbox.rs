@@ -57,11 +57,10 @@ impl Sandbox {
         // With RUST_BACKTRACE, Wasmtime would capture the host's frames for every trap and every errno of
         // WASI. This takes 20 to 100 µs and says nothing about the guest.
         wasmtime::error::disable_backtrace();
-        let shared = Shared::new(engine::idle_instances(config));
         Ok(Self {
-            contexts: EngineContexts::start(config, &shared.cache)?,
+            contexts: EngineContexts::start(config)?,
             compiler: Compiler::new()?,
-            shared,
+            shared: Shared::default(),
             tables_max: engine::pool_tables(config),
         })
     }

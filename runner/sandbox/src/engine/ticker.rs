@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wasmtime::{Engine, EngineWeak};
 
@@ -15,8 +15,6 @@ use crate::error::SandboxError;
 const TICK: Duration = Duration::from_millis(2);
 /// After this many ticks without a running guest the ticker sleeps.
 const IDLE_TICKS: u32 = 500;
-/// This long after the last guest the sandbox is at rest.
-const REST: Duration = Duration::from_secs(1);
 
 /// The epoch thread of one engine. It ends when this handle is dropped.
 pub(crate) struct Ticker {
@@ -36,11 +34,7 @@ struct TickerState {
 pub(crate) struct Running<'a>(&'a Ticker);
 
 impl Ticker {
-    /// Starts the thread. It calls `at_rest` once when no guest has run for a while.
-    pub(crate) fn start(
-        engine: &Engine,
-        at_rest: impl Fn() + Send + 'static,
-    ) -> Result<Arc<Self>, SandboxError> {
+    pub(crate) fn start(engine: &Engine) -> Result<Arc<Self>, SandboxError> {
         let state = Arc::new(TickerState {
             running: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
@@ -51,7 +45,7 @@ impl Ticker {
         let (engine, shared) = (engine.weak(), Arc::clone(&state));
         let thread = std::thread::Builder::new()
             .name("epoch".to_owned())
-            .spawn(move || shared.keep_ticking(&engine, &at_rest))
+            .spawn(move || shared.keep_ticking(&engine))
             .map_err(|source| SandboxError::Thread { thread: "epoch", source })?;
         Ok(Arc::new(Self { state, thread: thread.thread().clone() }))
     }
@@ -83,13 +77,13 @@ impl Drop for Ticker {
 
 impl TickerState {
     /// Ticks until the end, also after a panic: without ticks no guest yields or is interrupted.
-    fn keep_ticking(&self, engine: &EngineWeak, at_rest: &dyn Fn()) {
-        while catch_unwind(AssertUnwindSafe(|| self.tick(engine, at_rest))).is_err() {
+    fn keep_ticking(&self, engine: &EngineWeak) {
+        while catch_unwind(AssertUnwindSafe(|| self.tick(engine))).is_err() {
             self.asleep.store(false, Ordering::SeqCst);
         }
     }
 
-    fn tick(&self, engine: &EngineWeak, at_rest: &dyn Fn()) {
+    fn tick(&self, engine: &EngineWeak) {
         let mut idle = 0;
         while !self.stop.load(Ordering::SeqCst) {
             std::thread::sleep(TICK);
@@ -99,29 +93,17 @@ impl TickerState {
             engine.increment_epoch();
             idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
             if idle >= IDLE_TICKS {
-                self.sleep(at_rest);
+                self.sleep();
                 idle = 0;
             }
         }
     }
 
-    /// Sleeps until a guest computes for a while or the ticker is dropped. Guests may run so shortly that all have ended
-    /// when this thread wakes: a second after the last of them the sandbox is at rest again.
-    fn sleep(&self, at_rest: &dyn Fn()) {
+    /// Sleeps until a guest runs or the ticker is dropped.
+    fn sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
-        let mut is_at_rest = false;
         while self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
-            if is_at_rest {
-                std::thread::park();
-                is_at_rest = false;
-                continue;
-            }
-            let began = Instant::now();
-            std::thread::park_timeout(REST);
-            if began.elapsed() >= REST {
-                at_rest();
-                is_at_rest = true;
-            }
+            std::thread::park();
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
@@ -129,6 +111,8 @@ impl TickerState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::engine::on_demand;
 
@@ -144,7 +128,7 @@ mod tests {
     #[test]
     fn the_ticker_sleeps_without_guests_survives_a_panic_and_ends_with_its_owner() {
         let engine = Engine::new(&on_demand(false)).unwrap();
-        let ticker = Ticker::start(&engine, || {}).unwrap();
+        let ticker = Ticker::start(&engine).unwrap();
         let state = Arc::clone(&ticker.state);
         for _ in 0..2 {
             wait_until(|| state.asleep.load(Ordering::SeqCst));

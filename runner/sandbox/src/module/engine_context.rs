@@ -12,7 +12,6 @@ use crate::engine::ticker::Ticker;
 use crate::engine::{self, EngineKind, JobEngine};
 use crate::error::SandboxError;
 use crate::imports;
-use crate::instance::cache::InstanceCache;
 use crate::instance::guest::Guest;
 
 /// Where the handlers of one kind run.
@@ -25,32 +24,23 @@ pub(crate) struct EngineContext {
 }
 
 impl EngineContext {
-    fn start(
-        config: &SandboxConfig,
-        kind: EngineKind,
-        idle: &Arc<InstanceCache>,
-    ) -> Result<Self, SandboxError> {
-        let idle = Arc::clone(idle);
-        Self::with(engine::start(config, kind)?, kind, move || idle.drop_most())
+    fn start(config: &SandboxConfig, kind: EngineKind) -> Result<Self, SandboxError> {
+        Self::with(engine::start(config, kind)?, kind)
     }
 
     /// A context that creates each instance on demand, for the few of a snapshot.
     pub(crate) fn on_demand(kind: EngineKind) -> Result<Self, SandboxError> {
         let engine = Engine::new(&engine::on_demand(kind.counts_fuel))
             .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;
-        Self::with(JobEngine { engine, is_pooling: false }, kind, || {})
+        Self::with(JobEngine { engine, is_pooling: false }, kind)
     }
 
-    fn with(
-        job_engine: JobEngine,
-        kind: EngineKind,
-        at_rest: impl Fn() + Send + 'static,
-    ) -> Result<Self, SandboxError> {
+    fn with(job_engine: JobEngine, kind: EngineKind) -> Result<Self, SandboxError> {
         let JobEngine { engine, is_pooling } = job_engine;
         let mut linker = Linker::new(&engine);
         imports::link(&mut linker)
             .map_err(|error| SandboxError::Engine { reason: format!("{error:#}") })?;
-        let ticker = Ticker::start(&engine, at_rest)?;
+        let ticker = Ticker::start(&engine)?;
         Ok(Self { engine, ticker, kind, is_pooling, linker: Arc::new(linker) })
     }
 
@@ -70,21 +60,16 @@ impl EngineContext {
 /// The engine contexts of a sandbox.
 pub(crate) struct EngineContexts {
     config: SandboxConfig,
-    idle: Arc<InstanceCache>,
     default: Arc<EngineContext>,
     others: Mutex<Vec<Arc<EngineContext>>>,
 }
 
 impl EngineContexts {
-    /// Starts the context that most modules use. While no guest runs, the cache drops most of its instances.
-    pub(crate) fn start(
-        config: &SandboxConfig,
-        idle: &Arc<InstanceCache>,
-    ) -> Result<Self, SandboxError> {
+    /// Starts the context that most modules use.
+    pub(crate) fn start(config: &SandboxConfig) -> Result<Self, SandboxError> {
         let kind = EngineKind { counts_fuel: false, snapshots: false };
-        let default = Arc::new(EngineContext::start(config, kind, idle)?);
-        let (config, idle) = (config.clone(), Arc::clone(idle));
-        Ok(Self { config, idle, default, others: Mutex::default() })
+        let default = Arc::new(EngineContext::start(config, kind)?);
+        Ok(Self { config: config.clone(), default, others: Mutex::default() })
     }
 
     /// The context of a kind, which the first call starts.
@@ -96,7 +81,7 @@ impl EngineContexts {
         if let Some(context) = others.iter().find(|context| context.kind == kind) {
             return Ok(Arc::clone(context));
         }
-        let context = Arc::new(EngineContext::start(&self.config, kind, &self.idle)?);
+        let context = Arc::new(EngineContext::start(&self.config, kind)?);
         others.push(Arc::clone(&context));
         Ok(context)
     }

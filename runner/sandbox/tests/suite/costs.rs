@@ -223,52 +223,6 @@ async fn warm_instances_are_dropped_for_a_starting_guest() {
     assert_eq!(sandbox.memory_held(), 0);
 }
 
-/// Sleeps for a second. The first job of an instance logs a line.
-const LOGS_AND_SLEEPS: &str = r#"(module
-  (import "duebox_v1" "log" (func $log (param i32 i32 i32)))
-  (import "wasi_snapshot_preview1" "poll_oneoff"
-    (func $poll_oneoff (param i32 i32 i32 i32) (result i32)))
-  (memory (export "memory") 1)
-  (global $is_used (mut i32) (i32.const 0))
-  (data (i32.const 256) "new")
-  (func (export "handle") (param i32) (result i32)
-    (if (i32.eqz (global.get $is_used))
-      (then (call $log (i32.const 2) (i32.const 256) (i32.const 3))))
-    (global.set $is_used (i32.const 1))
-    (i32.store (i32.const 16) (i32.const 1))
-    (i64.store (i32.const 24) (i64.const 1000000000))
-    (call $poll_oneoff (i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128))))"#;
-
-#[tokio::test]
-async fn as_many_instances_wait_as_jobs_ran_at_once_and_few_when_none_runs() {
-    const AT_ONCE: usize = 100;
-    let config = SandboxConfig { max_jobs: 128, memory_max: 1 << 20, tables_max: 100 };
-    let sandbox = Sandbox::new(&config).unwrap();
-    let mut limits = Limits::default();
-    limits.instances.jobs_each = 10;
-    let warm = sandbox.load(LOGS_AND_SLEEPS.as_bytes(), limits, Grants::default()).unwrap();
-    let lines = Lines::new();
-    for _ in 0..2 {
-        let mut jobs = tokio::task::JoinSet::new();
-        for _ in 0..AT_ONCE {
-            let (handler, services) = (warm.clone(), services_with_logs(lines.clone()));
-            jobs.spawn(async move { handler.run(job(), Interrupt::new(), services).await });
-        }
-        for report in jobs.join_all().await {
-            assert_eq!(report.outcome, Outcome::Acked);
-        }
-        assert_eq!(sandbox.memory_held(), AT_ONCE << 16);
-    }
-    assert_eq!(lines.take().len(), AT_ONCE, "the second jobs need no new instances");
-    let most_are_dropped = async {
-        while sandbox.memory_held() > 64 << 16 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), most_are_dropped).await.unwrap();
-    assert_eq!(sandbox.memory_held(), 64 << 16);
-}
-
 fn cached(folder: &Path) -> Result<Sandbox, SandboxError> {
     let config = SandboxConfig { max_jobs: 1, memory_max: 1 << 20, tables_max: 100 };
     let mut sandbox = Sandbox::new(&config).unwrap();
