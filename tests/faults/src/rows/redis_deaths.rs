@@ -51,8 +51,8 @@ pub(super) fn truncated_file(context: &Context) -> anyhow::Result<Outcome> {
             let file = append_only_file(dir)?;
             let length = fs::metadata(&file)?.len();
             fs::File::options().write(true).open(&file)?.set_len(length.saturating_sub(bytes))?;
-            // Without it Redis 7.0 keeps the start of a transaction that the cut has met, and the next load
-            // loses all that follows there.
+            // Redis 7.0 alone keeps the first commands of the transaction that was cut, and the next load skips
+            // the one that follows.
             repair(&file)
         })?;
         scene.ledger.data_lost(before(at, TAIL)?, at);
