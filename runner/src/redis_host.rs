@@ -1,7 +1,6 @@
-//! The Redis server as this process uses it: its clock, outages, configuration checks, the managed server,
+//! The Redis server as this process uses it: outages, configuration checks, the managed server,
 //! and the key-value store of handlers.
 
-pub mod clock;
 pub mod fitness;
 pub mod handler_store;
 pub mod managed;

@@ -14,7 +14,7 @@
 use std::time::{Duration, Instant};
 
 use duebox_job::{JobId, Outcome};
-use duebox_queue::{BATCH_MAX, Settlement, Verdict};
+use duebox_queue::{BATCH_MAX, RedisClock, Settlement, Verdict};
 use tracing::warn;
 
 use self::in_flight::InFlight;
@@ -25,7 +25,7 @@ use crate::executor::timer::Timer;
 use crate::monotonic;
 use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::log::sampling::AttemptSampler;
-use crate::redis_host::clock::RedisClock;
+
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
 use self::breaker_probe::Probe;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use self::push_lines::PushLines;
 use crate::error::QueueError;
 use crate::topic::announced::AnnouncedTopics;
+use crate::topic::clocks::KnownClocks;
 use crate::topic::shards::KnownShards;
 use crate::wire::callers::Callers;
 use crate::wire::cluster::PrimaryAway;
@@ -32,6 +33,7 @@ pub struct Queue {
     pub(crate) connection: Connection,
     pub(crate) keys: Keys,
     known_shards: Arc<KnownShards>,
+    pub(crate) known_clocks: Arc<KnownClocks>,
     /// The callers of pushes.
     pub(crate) push_callers: Arc<Callers>,
     /// The pushes that share calls.
@@ -102,6 +104,7 @@ impl Queue {
             connection,
             keys,
             known_shards: Arc::default(),
+            known_clocks: Arc::default(),
             push_callers: Arc::default(),
             push_lines: Arc::default(),
             announced_topics: Arc::default(),

@@ -130,6 +130,7 @@ pub use crate::wire::durability::Durability;
 pub use crate::wire::last_attempt::LastAttempt;
 pub use crate::wire::latency::LatencyStats;
 pub use crate::wire::link::REPLY_MAX;
+pub use crate::wire::redis_clock::RedisClock;
 #[doc(hidden)]
 pub use crate::wire::script::{digest_and_keys, script_paths};
 pub use crate::wire::sentinel_report::{SentinelPrimary, SentinelReport, SentinelView};

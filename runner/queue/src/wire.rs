@@ -24,6 +24,7 @@ pub(crate) mod link;
 pub(crate) mod login;
 pub(crate) mod millis;
 mod node_addresses;
+pub(crate) mod redis_clock;
 #[cfg(feature = "redis-connection")]
 pub(crate) mod redis_connection;
 pub(crate) mod reply;

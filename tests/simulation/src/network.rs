@@ -135,8 +135,8 @@ impl Network {
         Arc::new(Link { network: self.clone(), number: state.links })
     }
 
-    /// A connection of a new daemon.
-    pub(crate) fn link_of_daemon(&self) -> Arc<Link> {
+    /// A connection of a new daemon or consumer.
+    pub(crate) fn link_of_runner(&self) -> Arc<Link> {
         let link = self.link();
         self.witness.expect_last_moments(link.number);
         link

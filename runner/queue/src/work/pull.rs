@@ -7,19 +7,26 @@
 
 mod by_token;
 mod options;
+mod round;
 
 pub use by_token::{LeasedJob, TokenError};
 pub use options::{PullOptions, PullOptionsError, check_consumer};
+pub use round::Pulled;
 
 use std::time::Duration;
 
 use duebox_job::{Shard, TopicName};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::round::PullRound;
 use crate::client::Queue;
 use crate::error::QueueError;
+use crate::wire::clock::now;
 use crate::wire::constants::BATCH_MAX;
-use crate::work::lease::{Lease, LeaseCall, Leased};
+use crate::wire::link::REPLY_MAX;
+use crate::wire::reply::read_time_us;
+use crate::wire::script;
+use crate::work::lease::{LeaseCall, Leased};
 use crate::work::listen::{Listener, Notification};
 use crate::work::promote::Promotion;
 use crate::work::reclaim::ReclaimRule;
@@ -34,33 +41,12 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// Repeats of a call without a reply, even after the end of the wait: it may have leased jobs.
 const REPEATS_MIN: u32 = 2;
 
-/// The result of a pull.
-#[derive(Debug, Default)]
-pub struct Pulled {
-    /// The jobs, in the order in which they should run; empty if none fell due within the wait.
-    pub leases: Vec<Lease>,
-    /// True if jobs are held back because the topic is paused.
-    pub paused: bool,
-    /// True if jobs may be held back by the topic's rate or number of running jobs.
-    pub limited: bool,
-}
-
 /// What wakes a sleeping pull.
 enum Waker<'b> {
     /// A subscription of its own, made on the first sleep.
     Own(Option<Listener>),
     /// A receiver that shares the process's subscription.
     WakeUpReceiver(&'b mut WakeUpReceiver),
-}
-
-/// The result of one round: one turn at each shard until there are enough jobs.
-#[derive(Default)]
-struct PullRound {
-    pulled: Pulled,
-    /// Start the next round at once.
-    more: bool,
-    /// The longest sleep before the next round, if anything is known to come.
-    wait: Option<Duration>,
 }
 
 /// One shard, and how far promotion has come there.
@@ -73,7 +59,8 @@ impl Queue {
     /// Leases jobs that are due, or waits until some are. Returns as soon as there is a job, and
     /// empty at the end of the wait. It also reclaims expired leases and promotes due jobs.
     ///
-    /// An idle wait costs one round trip a poll and one a wake-up, for each shard. If the future is
+    /// An idle wait costs one round trip a poll and one a wake-up, for each shard; the first pull of a shard
+    /// asks for its server's clock before. If the future is
     /// dropped before it ends, leased jobs may be lost to the caller; they return when their leases
     /// expire.
     ///
@@ -167,7 +154,7 @@ impl Queue {
         let mut all = PullRound::default();
         for shard in shards {
             let Some(call) = pull.call_beside(&all.pulled.leases) else { break };
-            match self.pull_shard(shard, pull, &call, end).await {
+            match self.pull_shard(shard, pull, call, end).await {
                 Ok(round) => all.add(round),
                 // The caller gets the leased jobs, even if another shard fails.
                 Err(_) if !all.pulled.leases.is_empty() => break,
@@ -181,9 +168,38 @@ impl Queue {
         &self,
         pulled: &mut PulledShard,
         pull: &PullOptions,
-        call: &LeaseCall,
+        mut call: LeaseCall,
         end: Instant,
     ) -> Result<PullRound, QueueError> {
+        let mut retries = Retries::until(end);
+        let mut was_late = false;
+        let reply = loop {
+            match self.pull_once(pulled, pull, &mut call).await {
+                // The clock of Redis was set since the last pull. The reply told the clock.
+                Ok(TurnReply { leased: Some(Leased::Late), .. }) if !was_late => was_late = true,
+                Ok(reply) => break reply,
+                // The same call returns the same jobs.
+                Err(error) => retries.wait_out(error).await?,
+            }
+        };
+        if let Some(promoted) = &reply.promoted {
+            pulled.skip =
+                if promoted.more { pulled.skip.saturating_add(promoted.skipped) } else { 0 };
+        }
+        PullRound::of(reply, &call)
+    }
+
+    /// Takes a turn at a shard. Redis leases only while somebody waits for the reply.
+    async fn pull_once(
+        &self,
+        pulled: &PulledShard,
+        pull: &PullOptions,
+        call: &mut LeaseCall,
+    ) -> Result<TurnReply, QueueError> {
+        self.learn_clock(&pulled.shard).await?;
+        let sent_at = now();
+        let last_at_us = self.known_clocks.us_at(&pulled.shard, sent_at + REPLY_MAX);
+        call.last_at_ms = last_at_us.map(|us| us / 1_000);
         let turn = Turn {
             reclaim: Some(ReclaimRule {
                 max_crashes: Some(pull.max_crashes),
@@ -199,19 +215,22 @@ impl Queue {
             lease: Some(call),
             ..Turn::default()
         };
-        let mut retries = Retries::until(end);
-        let reply = loop {
-            match self.turn(&pulled.shard, &turn).await {
-                Ok(reply) => break reply,
-                // The same call returns the same jobs.
-                Err(error) => retries.wait_out(error).await?,
-            }
-        };
-        if let Some(promoted) = &reply.promoted {
-            pulled.skip =
-                if promoted.more { pulled.skip.saturating_add(promoted.skipped) } else { 0 };
+        let reply = self.turn(&pulled.shard, &turn).await?;
+        if let Some(redis_us) = reply.promoted_at_us {
+            self.known_clocks.add_sample(&pulled.shard, sent_at, now(), redis_us);
         }
-        PullRound::of(reply, call)
+        Ok(reply)
+    }
+
+    /// Asks for the clock of a shard's server if no reply told it yet.
+    async fn learn_clock(&self, shard: &Shard) -> Result<(), QueueError> {
+        let sent_at = now();
+        if self.known_clocks.us_at(shard, sent_at).is_none() {
+            let clock = self.connection.clock_of(&self.keys.of(shard).key("unack"));
+            let time = script::run_one_idempotent(&self.connection, clock).await?;
+            self.known_clocks.add_sample(shard, sent_at, now(), read_time_us(time)?);
+        }
+        Ok(())
     }
 }
 
@@ -255,89 +274,9 @@ async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
     }
 }
 
-impl PullRound {
-    /// Adds the result of another shard.
-    fn add(&mut self, other: Self) {
-        self.pulled.leases.extend(other.pulled.leases);
-        self.pulled.paused |= other.pulled.paused;
-        self.pulled.limited |= other.pulled.limited;
-        self.more |= other.more;
-        self.wait = earliest(self.wait, other.wait);
-    }
-
-    fn of(reply: TurnReply, call: &LeaseCall) -> Result<Self, QueueError> {
-        let TurnReply { reclaimed, promoted, leased, error, .. } = reply;
-        let mut round = Self::default();
-        let (more_due, next_due) =
-            promoted.map_or((false, None), |promoted| (promoted.more, promoted.next_due_in));
-        match leased {
-            Some(Leased::Jobs(jobs)) => {
-                round.pulled.leases = jobs.leases;
-                // Superseded or expired jobs were removed; try again.
-                round.more = round.pulled.leases.is_empty();
-            }
-            Some(Leased::Empty { wait }) => {
-                round.more = more_due;
-                let next_old = next_due.map(|due| due + call.min_age);
-                round.wait = earliest(wait, next_old);
-            }
-            Some(Leased::Limited { wait }) => {
-                round.pulled.limited = true;
-                round.wait = wait;
-            }
-            Some(Leased::Paused) => round.pulled.paused = true,
-            // Only a call that asks for limits, or names its last moment, is answered so.
-            Some(Leased::NoLimits) => round.pulled.limited = true,
-            Some(Leased::Late) | None => {}
-        }
-        let next_expiry = reclaimed.and_then(|reclaimed| reclaimed.next_expiry_in);
-        round.wait = earliest(round.wait, next_expiry);
-        // The caller gets the leased jobs, even if another part was refused.
-        match error {
-            Some(error) if round.pulled.leases.is_empty() => Err(error),
-            _ => Ok(round),
-        }
-    }
-}
-
-fn earliest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    one.into_iter().chain(other).min()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Promoted, Reclaimed};
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn reply(leased: Leased, next_due_in: Option<Duration>) -> TurnReply {
-        let promoted = Promoted { moved: 0, skipped: 0, more: false, next_due_in, bad: 0 };
-        let reclaimed = Reclaimed { next_expiry_in: Some(9 * SECOND), jobs: Vec::new() };
-        TurnReply {
-            leased: Some(leased),
-            promoted: Some(promoted),
-            reclaimed: Some(reclaimed),
-            ..TurnReply::default()
-        }
-    }
-
-    #[test]
-    fn it_looks_again_when_the_first_thing_comes() {
-        let mut call = LeaseCall::new(1, SECOND, "a:1");
-        let wait =
-            |leased, due, call: &LeaseCall| PullRound::of(reply(leased, due), call).unwrap().wait;
-        assert_eq!(wait(Leased::Empty { wait: None }, Some(SECOND), &call), Some(SECOND));
-        assert_eq!(wait(Leased::Empty { wait: None }, None, &call), Some(9 * SECOND));
-        call.min_age = 3 * SECOND;
-        let young = Leased::Empty { wait: Some(2 * SECOND) };
-        assert_eq!(wait(young, Some(SECOND), &call), Some(2 * SECOND));
-        assert_eq!(wait(Leased::Empty { wait: None }, Some(SECOND), &call), Some(4 * SECOND));
-        // A due time does not matter while the topic is limited.
-        let limited = Leased::Limited { wait: Some(5 * SECOND) };
-        assert_eq!(wait(limited, Some(SECOND), &call), Some(5 * SECOND));
-        assert_eq!(wait(Leased::Paused, Some(SECOND), &call), Some(9 * SECOND));
-    }
 
     /// Servers pull on any thread.
     #[test]
@@ -347,30 +286,5 @@ mod tests {
             moves(&queue.pull(topic, pull));
         }
         let _: fn(&Queue, &TopicName, &PullOptions) = pulls;
-    }
-
-    #[test]
-    fn jobs_come_though_something_else_was_refused() {
-        let call = LeaseCall::new(1, SECOND, "a:1");
-        let refused = |leased| TurnReply {
-            error: Some(QueueError::Refused("OOM".to_owned())),
-            ..reply(leased, None)
-        };
-        assert!(PullRound::of(refused(Leased::Empty { wait: None }), &call).is_err());
-        let lease = Lease {
-            id: duebox_job::JobId::new("1").unwrap(),
-            token: crate::Token::expiring_at_us(1),
-            due_at_ms: 0,
-            place: 0.0,
-            payload: bytes::Bytes::new(),
-            payload_bytes: 0,
-            options: Ok(duebox_job::Options::default()),
-            failures: 0,
-            crashes: 0,
-            snoozes: 0,
-        };
-        let jobs = crate::LeasedJobs { leases: vec![lease], ..Default::default() };
-        let round = PullRound::of(refused(Leased::Jobs(jobs)), &call).unwrap();
-        assert_eq!(round.pulled.leases.len(), 1);
     }
 }

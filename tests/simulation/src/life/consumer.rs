@@ -32,7 +32,7 @@ pub(super) struct Consumer {
 impl Consumer {
     /// A consumer with a connection of its own.
     pub(super) fn new(plan: Arc<Plan>, ledger: Ledger, network: &Network) -> Self {
-        let link = network.link();
+        let link = network.link_of_runner();
         let number = link.number();
         Self { plan, ledger, queue: Queue::over(link, "duebox"), link: number }
     }

@@ -65,7 +65,7 @@ impl Daemon {
     /// Starts a daemon.
     pub(crate) fn start(network: &Network, of: &Handlers) -> Self {
         let manifest = manifest(of.plan.settings);
-        let link = network.link_of_daemon();
+        let link = network.link_of_runner();
         let queue = Queue::over(Arc::clone(&link) as _, "duebox");
         let handlers = of.of_daemon(link.number(), &queue);
         let (wake_ups, outage) = (WakeUps::default(), Arc::<Outage>::default());
