@@ -122,8 +122,11 @@ function describe(error, causes = CAUSES_MAX) {
   return `${error.name}: ${messageOf(error)}\n${own.join("\n")}`.trimEnd() + cause;
 }
 
-const isOutOfMemory = (error) =>
-  error instanceof Error && error.name === "InternalError" && error.message === "out of memory";
+/** Whether the engine had no memory left. Where it had none for the error either, it has thrown null. */
+function isOutOfMemory(error) {
+  if (error === null) return host.isMemoryFull();
+  return error instanceof Error && error.name === "InternalError" && error.message === "out of memory";
+}
 
 function failureOf(error) {
   try {

@@ -102,7 +102,13 @@ fn add_job(host: &Object<'_>) -> Result<()> {
     host.set("snooze", Func::from(|ms: f64| abi::snooze(ms as i64)))?;
     host.set("reason", Func::from(|text: String| abi::reason(&text)))?;
     host.set("result", Func::from(|value: Value<'_>| abi::result(&input(&value))))?;
+    host.set("isMemoryFull", Func::from(is_memory_full))?;
     host.set("log", Func::from(|level: u32, text: String| abi::log(level, &text)))
+}
+
+/// Whether not even one page of memory can be had.
+fn is_memory_full() -> bool {
+    core::arch::wasm32::memory_grow::<0>(1) == usize::MAX
 }
 
 fn add_services(host: &Object<'_>) -> Result<()> {
