@@ -123,6 +123,17 @@ impl Caller {
     }
 }
 
+#[cfg(test)]
+impl Caller {
+    /// The holder of a token of this name, for all topics.
+    pub(super) fn with_token(name: &str) -> Self {
+        let (token, hash) = crate::auth::tokens::make().unwrap();
+        let rest = "scopes = [\"push\"]\ntopics = [\"*\"]";
+        let tokens = Tokens::parse(&format!("[{name}]\nsha256 = {hash:?}\n{rest}\n")).unwrap();
+        Self::Known(tokens.find(&token).unwrap())
+    }
+}
+
 /// The error for a request without a valid token.
 pub(super) fn unauthorized(why: &str) -> Problem {
     let remedy = "send Authorization: Bearer TOKEN, with a token from duebox token new";

@@ -138,7 +138,6 @@ fn busy() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::tokens::{self, Tokens};
 
     const BODY_MAX: usize = 2 << 20;
 
@@ -182,13 +181,8 @@ mod tests {
 
     #[test]
     fn one_token_leaves_half_of_the_memory_to_the_others() {
-        let known = |name: &str| {
-            let (token, hash) = tokens::make().unwrap();
-            let rest = "scopes = [\"push\"]\ntopics = [\"*\"]";
-            let tokens = Tokens::parse(&format!("[{name}]\nsha256 = {hash:?}\n{rest}\n")).unwrap();
-            Caller::Known(tokens.find(&token).unwrap())
-        };
-        let (memory, greedy, modest) = (BodyMemory::default(), known("greedy"), known("modest"));
+        let memory = BodyMemory::default();
+        let (greedy, modest) = (Caller::with_token("greedy"), Caller::with_token("modest"));
         let taken: Vec<Share> =
             std::iter::from_fn(|| memory.share(&greedy, BODY_MAX).ok()).collect();
         assert_eq!(taken.len(), KNOWN_MAX / BASE / 2 + 1);

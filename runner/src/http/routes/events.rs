@@ -19,13 +19,13 @@ use bytes::Bytes;
 use duebox_job::TopicName;
 use duebox_queue::{EventId, EventPage, StoredEvent};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 use utoipa::IntoParams;
 
 use crate::http::access::Caller;
-use crate::http::event_readers::READERS_MAX;
+use crate::http::event_readers::ReaderPlace;
 use crate::http::params::Params;
 use crate::http::problem::{EVENTS_OFF, Problem, READERS_FULL};
 use crate::http::state::ServerState;
@@ -110,10 +110,13 @@ pub(super) async fn stream(
             "set runner.events in the manifest to the number of kept events, such as 10000";
         return Err(Problem::new(EVENTS_OFF, "this daemon keeps no events", remedy));
     }
-    let room = server.readers.admit().ok_or_else(|| {
-        let detail = format!("this daemon already has {READERS_MAX} event readers");
-        Problem::new(READERS_FULL, detail, "read from another daemon, or share one reader")
-            .retry_after(5)
+    let place = server.readers.admit(&caller).map_err(|full| {
+        Problem::new(
+            READERS_FULL,
+            full.to_string(),
+            "read from another daemon, or share one reader",
+        )
+        .retry_after(5)
     })?;
     let last = match asked {
         Some(last) => last,
@@ -121,7 +124,7 @@ pub(super) async fn stream(
     };
     let (frames, taken) = mpsc::channel(1);
     let final_frame = Arc::<OnceLock<Bytes>>::default();
-    let reader = EventReader { server, caller, pattern, last, frames, _room: room };
+    let reader = EventReader { server, caller, pattern, last, frames, _place: place };
     let (supervision, its) = (reader.server.supervision.clone(), Arc::clone(&final_frame));
     tokio::spawn(async move {
         supervision.contain(TaskKind::HttpRequest, reader.read(its)).await;
@@ -211,7 +214,7 @@ struct EventReader {
     /// The position after the last event read.
     last: EventId,
     frames: mpsc::Sender<Bytes>,
-    _room: OwnedSemaphorePermit,
+    _place: ReaderPlace,
 }
 
 impl EventReader {
