@@ -25,7 +25,6 @@ use crate::executor::timer::Timer;
 use crate::monotonic;
 use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::log::sampling::AttemptSampler;
-
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
 
 use self::breaker_probe::Probe;

@@ -59,10 +59,9 @@ impl Queue {
     /// Leases jobs that are due, or waits until some are. Returns as soon as there is a job, and
     /// empty at the end of the wait. It also reclaims expired leases and promotes due jobs.
     ///
-    /// An idle wait costs one round trip a poll and one a wake-up, for each shard; the first pull of a shard
-    /// asks for its server's clock before. If the future is
-    /// dropped before it ends, leased jobs may be lost to the caller; they return when their leases
-    /// expire.
+    /// An idle wait costs one round trip a poll and one a wake-up, for each shard. The first pull of a
+    /// shard costs one more, which asks for the clock of its server. If the future is dropped before it
+    /// ends, leased jobs may be lost to the caller; they return when their leases expire.
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply until the end of the wait, or refused. Jobs may be
@@ -198,6 +197,7 @@ impl Queue {
     ) -> Result<TurnReply, QueueError> {
         self.learn_clock(&pulled.shard).await?;
         let sent_at = now();
+        // From then on nothing waits for this reply.
         let last_at_us = self.known_clocks.us_at(&pulled.shard, sent_at + REPLY_MAX);
         call.last_at_ms = last_at_us.map(|us| us / 1_000);
         let turn = Turn {

@@ -106,7 +106,7 @@ fn add_job(host: &Object<'_>) -> Result<()> {
     host.set("log", Func::from(|level: u32, text: String| abi::log(level, &text)))
 }
 
-/// Whether not even one page of memory can be had.
+/// Whether the memory cannot grow by one page. If it can, it does.
 fn is_memory_full() -> bool {
     core::arch::wasm32::memory_grow::<0>(1) == usize::MAX
 }
