@@ -140,12 +140,13 @@ done
 mkdir -p "$tools" "$out"
 out=$(cd "$out" && pwd)
 trap 'rm -f "$out"/.*."$$".new "$out"/.*."$$".new.wasm' EXIT
-one_at_a_time
+one_at_a_time tools 15
 [ ${#rust[@]} -eq 0 ] || need_rust
 [ ${#golang[@]} -eq 0 ] || need_go
 [ ${#assemblyscript[@]} -eq 0 ] || need_assemblyscript
 [ ${#c[@]} -eq 0 ] || need_c
 if $check_only; then exit 0; fi
+one_at_a_time handlers 15
 [ ${#rust[@]} -eq 0 ] || build_all_rust "${rust[@]}"
 for name in ${golang[@]+"${golang[@]}"}; do build_go "$name"; done
 for name in ${assemblyscript[@]+"${assemblyscript[@]}"}; do build_assemblyscript "$name"; done

@@ -22,10 +22,12 @@ quietly() {
 # at_least HAVE NEED: compares versions.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# Two concurrent builds would write the same files; the second waits.
+# one_at_a_time WHAT MINUTES: until the next call, or the end of the script, no other script does WHAT. Two that install tools
+# or build the same would write the same files; the second waits.
 one_at_a_time() {
-  exec 9>"$tools/handlers.lock"
-  flock -w 900 9 || fail "another build of the handlers has held $tools/handlers.lock for 15 minutes"
+  local lock=$tools/$1.lock
+  exec 9>"$lock"
+  flock -w $(($2 * 60)) 9 || fail "another script has held $lock for $2 minutes; end it, then try again"
 }
 
 # as_root COMMAND…: runs it as root if that needs no password.

@@ -13,13 +13,16 @@ target=wasm32-unknown-unknown
 # usage: prints the comment at the head of the script.
 usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; }
 
-# need_tools: waits for another build, then finds or installs what a build needs.
+# need_tools: finds or installs what a build needs.
 need_tools() {
   mkdir -p "$tools" "$folder/build"
-  one_at_a_time
+  one_at_a_time tools 15
   need_rust
   need_clang
 }
+
+# only_build: waits for another build of this engine. It can take half an hour, in which other scripts install their tools.
+only_build() { one_at_a_time "$(basename "$folder")-engine" 90; }
 
 # digest FOLDERS…: the sources in a stable order, with the version of the compiler.
 digest() {

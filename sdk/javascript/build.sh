@@ -16,6 +16,7 @@ folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ "${1:-}" != --help ] || { usage; exit 0; }
 need_tools
 [ "${1:-}" != --check-tools ] || exit 0
+only_build
 built=$(digest engine reader)
 if is_built "$built" reader; then
   exit 0
