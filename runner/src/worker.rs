@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A worker runs one turn at a time. It repeats a turn without a reply until it gets one, so its view of
-//! its leases matches Redis. During a turn the executor keeps running the jobs leased before.
+//! its leases matches Redis. During a turn the executor keeps running the jobs leased before, and the worker
+//! reports what the turn before has settled.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,7 @@ use crate::redis_host::outage::{Outage, RETRY_FIRST};
 use self::breaker_probe::Probe;
 pub use self::parts::{TopicStats, WorkerParts, WorkerServices};
 use self::send::next_command;
+use self::settled::SettledJobs;
 
 mod admit;
 pub mod batch_limits;
@@ -39,6 +41,7 @@ mod parts;
 pub mod prefetch;
 mod recordings;
 mod send;
+mod settled;
 mod turn;
 pub mod verdict;
 
@@ -83,6 +86,7 @@ pub struct Worker {
     parts: WorkerParts,
     in_flight: InFlight,
     unsettled: Unsettled,
+    unreported: Option<SettledJobs>,
     look: NextLook,
     sampler: AttemptSampler,
     prefetch: Prefetch,
@@ -154,6 +158,7 @@ impl Worker {
             breaker_changes: parts.breaker.changes(),
             parts,
             unsettled: Unsettled::default(),
+            unreported: None,
             look: NextLook::new(now),
             sampler: AttemptSampler::default(),
             prefetch: Prefetch::default(),
@@ -188,9 +193,11 @@ impl Worker {
             if now >= self.not_before && self.turn_is_due(now, load) {
                 self.take_turn(now).await;
             } else {
+                self.report_settled();
                 self.wait(now, load).await;
             }
         }
+        self.report_settled();
         if !self.in_flight.is_empty() {
             let left = self.in_flight.len();
             warn!(topic = %self.parts.shard.topic(), left, "the drain ended with leases left; they expire by themselves");

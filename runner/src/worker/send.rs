@@ -18,6 +18,7 @@ impl Worker {
     /// reply and when the successful try was sent.
     pub(super) async fn send(&mut self, plan: &mut Plan) -> Option<(TurnReply, Instant)> {
         let runner_id = Arc::clone(&self.parts.services.runner_id);
+        let (queue, shard) = (self.parts.services.queue.clone(), self.parts.shard.clone());
         let mut is_repeated = false;
         let mut wait = RETRY_FIRST;
         loop {
@@ -26,14 +27,19 @@ impl Worker {
             plan.lease_until(self.clock.us_at(sent_at + REPLY_MAX));
             let turn = plan.turn(&runner_id, is_repeated);
             let answer = {
-                let mut asked =
-                    std::pin::pin!(self.parts.services.queue.turn(&self.parts.shard, &turn));
+                let mut asked = std::pin::pin!(queue.turn(&shard, &turn));
+                let mut is_sent = false;
                 loop {
                     let first_end = self.in_flight.first_end(monotonic::now());
                     let ends_at = self.turn_ends_at(sent_at);
                     tokio::select! {
                         biased;
                         answer = &mut asked => break answer,
+                        // Another task writes the turn to the connection meanwhile.
+                        () = tokio::task::yield_now(), if !is_sent => {
+                            is_sent = true;
+                            self.report_settled();
+                        }
                         () = sleep_until(first_end) => self.interrupt_ended(),
                         () = sleep_until(ends_at) => {
                             self.report_silence();

@@ -12,6 +12,7 @@ use tracing::{error, warn};
 
 use super::in_flight::Renewal;
 use super::prefetch::LEASED_BYTES_MAX;
+use super::settled::SettledJobs;
 use super::verdict::{EndedAttempt, buried_info};
 use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
@@ -20,7 +21,6 @@ use crate::monotonic;
 use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::counters::{Fate, add};
 use crate::observe::events::EventKind;
-use crate::observe::log;
 use crate::observe::log::attempt_log::{log_reclaimed, log_trace};
 use crate::observe::sick_topics::TopicLoop;
 use crate::redis_host::outage::{self, RETRY_FIRST};
@@ -185,6 +185,7 @@ impl Worker {
     }
 
     fn apply_reply(&mut self, mut plan: Plan, reply: TurnReply, sent_at: Instant) {
+        self.report_settled();
         let now = monotonic::now();
         let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
             reply;
@@ -199,8 +200,8 @@ impl Worker {
         }
         match settled {
             Some(words) => {
-                self.report_settled(&plan.judged, &words);
                 self.collect_recordings(&mut plan.judged, &words);
+                self.unreported = Some(SettledJobs { judged: plan.judged, became: words });
                 if plan.follow_ups {
                     self.parts.services.relay.mark_due(&self.parts.shard);
                 }
@@ -237,25 +238,6 @@ impl Worker {
                 services.sick_topics.record_success(&self.parts.shard, TopicLoop::Work);
                 services.outage.record_write();
             }
-        }
-    }
-
-    fn report_settled(&mut self, judged: &[JudgedJob], words: &[Settled]) {
-        let attempts = judged.iter().map(|job| &job.record).zip(words.iter().copied());
-        self.parts.stats.recent_attempts.add(attempts.clone());
-        self.parts.stats.failure_reasons.add(attempts.clone().map(|(record, _)| record));
-        let is_pressed = log::is_pressed();
-        for (record, settled) in attempts {
-            self.parts.stats.counters.count_settled(settled, record.class());
-            self.parts.services.events.report_settled(self.parts.shard.topic(), record, settled);
-            self.parts.services.traces.send_attempt(self.parts.shard.topic(), record, settled);
-            if self.sampler.should_log(settled, is_pressed) {
-                record.log(self.parts.shard.topic(), settled);
-            }
-        }
-        if let Some(jobs) = self.sampler.take_omitted(monotonic::now()) {
-            warn!(topic = %self.parts.shard.topic(), jobs,
-                "acks were not logged: stderr is read too slowly");
         }
     }
 
