@@ -7,16 +7,22 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::Request;
 use axum::http::{HeaderMap, Uri, header};
 
-use super::problem::{FOREIGN, Problem};
+use super::problem::{BAD_REQUEST, FOREIGN, Problem};
 
 /// Refuses a request that a browser sends for another site that is not listed. Without tokens it
-/// also refuses a request under a host name that is not local, which stops DNS rebinding.
+/// also refuses a request under a host name that is not local, which stops DNS rebinding. A request for two hosts is
+/// refused, since a proxy may have checked the other one (RFC 9112, 3.2).
 pub(super) fn check_origin(
     request: &Request,
     is_listed: bool,
     is_local_only: bool,
 ) -> Result<(), Problem> {
     let headers = request.headers();
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts > 1 {
+        let detail = format!("the request has {hosts} Host headers");
+        return Err(Problem::new(BAD_REQUEST, detail, "send one Host header").of("Host"));
+    }
     let host = host_of(headers, request.uri());
     let origin = headers.get(header::ORIGIN).filter(|_| !is_listed);
     if let Some(origin) = origin.map(|origin| origin.to_str().unwrap_or("null")) {

@@ -51,6 +51,18 @@ fn unfinished(line: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_request_for_two_hosts_is_refused() {
+    let fixture = Fixture::new();
+    fixture.manifest("", &["[topics.mail]\n".to_owned()]);
+    let daemon = fixture.start();
+    let mut connection = Connection::open(address(&daemon));
+    let hosts = "host: localhost\r\nhost: evil.example\r\n";
+    connection.send(format!("GET /v1/topics HTTP/1.1\r\n{hosts}\r\n").as_bytes());
+    let answer = connection.answer();
+    assert_eq!((answer.status, answer.problem()), (400, "bad-request".to_owned()));
+}
+
+#[test]
 fn a_request_without_a_token_is_refused_before_its_body() {
     let fixture = Fixture::new();
     let (_, table) = token(&fixture, "shop", "push", "mail");
