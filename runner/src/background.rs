@@ -12,3 +12,4 @@ pub mod scheduler;
 pub mod topic_discovery;
 pub mod wake_up;
 pub mod wake_up_listener;
+pub mod watching;

@@ -140,7 +140,7 @@ pub use crate::wire::stream::TlsSession;
 pub use crate::wire::transport::Transport;
 pub use crate::work::extend::Extension;
 pub use crate::work::lease::{Lease, LeaseCall, Leased, LeasedJobs, Token};
-pub use crate::work::listen::{Listener, Notification};
+pub use crate::work::listen::{Listener, Notification, ShardWatch};
 pub use crate::work::promote::{Promoted, Promotion};
 pub use crate::work::pull::{
     LeasedJob, PullOptions, PullOptionsError, Pulled, TokenError, check_consumer,

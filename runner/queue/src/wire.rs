@@ -39,5 +39,6 @@ mod slots;
 mod small_file;
 mod source;
 pub(crate) mod stream;
+pub(crate) mod subscription;
 mod tls;
 pub(crate) mod transport;

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Supervisor, systemd};
-use crate::background::{
-    durability, limits, maintenance, poller, primaries, recovery, scheduler, wake_up_listener,
-};
+use crate::background::poller::Poller;
+use crate::background::wake_up_listener::WakeUpListener;
+use crate::background::{durability, limits, maintenance, primaries, recovery, scheduler};
 use crate::observe::supervision::{Supervision, TaskKind};
 use crate::report::process::ProcessSources;
 use crate::report::status::{self, Reporter};
@@ -35,12 +35,41 @@ impl Loops<'_> {
 impl Supervisor {
     /// Starts the background loops; `api` is the address for the status.
     pub(super) fn start_loops(&mut self, orders: mpsc::Sender<String>, api: Option<SocketAddr>) {
-        self.start_topic_loops(orders);
+        self.start_waking_loops(orders);
+        self.start_topic_loops();
         self.start_process_loops(api);
     }
 
+    /// Starts the loops that wake workers.
+    fn start_waking_loops(&mut self, orders: mpsc::Sender<String>) {
+        let (services, published) = (&self.services, &self.published);
+        let mut loops = Loops {
+            tasks: &mut self.owned.background,
+            supervision: services.records.health.supervision(),
+        };
+        let poller = Poller {
+            queue: services.queue.clone(),
+            wake_ups: Arc::clone(&published.wake_ups),
+            watching: Arc::default(),
+            every: self.manifest.redis.poll,
+            sick_topics: Arc::clone(&services.records.sick_topics),
+            outage: Arc::clone(&services.outage),
+        };
+        let listener = WakeUpListener {
+            queue: services.queue.clone(),
+            wake_ups: Arc::clone(&published.wake_ups),
+            watching: Arc::clone(&poller.watching),
+            wake_up_hub: services.wake_up_hub.clone(),
+            topic_discovery: published.topic_discovery.clone(),
+            orders,
+            outage: Arc::clone(&services.outage),
+        };
+        loops.keep(TaskKind::Poller, poller, Poller::run);
+        loops.keep(TaskKind::WakeUps, listener, WakeUpListener::run);
+    }
+
     /// Starts the loops over topics.
-    fn start_topic_loops(&mut self, orders: mpsc::Sender<String>) {
+    fn start_topic_loops(&mut self) {
         let (services, published) = (&self.services, &self.published);
         let mut loops = Loops {
             tasks: &mut self.owned.background,
@@ -51,21 +80,8 @@ impl Supervisor {
         let wake_ups = Arc::clone(&published.wake_ups);
         let push_counters = Arc::clone(&services.records.push_counters);
         let sick = Arc::clone(&services.records.sick_topics);
-        let (discovery, poll) = (published.topic_discovery.clone(), self.manifest.redis.poll);
+        let discovery = published.topic_discovery.clone();
 
-        let handles = (base.clone(), Arc::clone(&wake_ups), Arc::clone(&sick));
-        loops.keep(TaskKind::Poller, handles, move |((queue, outage), wake_ups, sick)| {
-            poller::poll(queue, wake_ups, poll, sick, outage)
-        });
-        let hub = services.wake_up_hub.clone();
-        let handles = (base.clone(), Arc::clone(&wake_ups), hub, discovery.clone(), orders);
-        loops.keep(
-            TaskKind::WakeUps,
-            handles,
-            |((queue, outage), wake_ups, hub, discovery, orders)| {
-                wake_up_listener::listen(queue, wake_ups, hub, discovery, orders, outage)
-            },
-        );
         let handles = (base.clone(), Arc::clone(&published.retentions), Arc::clone(&sick));
         loops.keep(TaskKind::Maintenance, handles, |((queue, outage), retentions, sick)| {
             maintenance::run(queue, retentions, sick, outage)

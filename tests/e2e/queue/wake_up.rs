@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use duebox_harness::Daemon;
+use duebox_harness::{Daemon, eventually, only_on_one_server};
+use redis::{InfoDict, cmd};
 
 use crate::support::fixture::{Fixture, topic, up};
 use crate::support::handler::Handler;
@@ -40,6 +41,27 @@ fn an_earlier_job_wakes_a_sleeping_runner() {
     let waited = pushed_at.elapsed();
     assert!(waited < POLL, "found by the poll, not by its due time: {waited:?}");
     println!("the one for +10 s was {} ms late", line.decimal("late_ms").unwrap());
+}
+
+#[test]
+fn a_plain_push_to_a_quiet_topic_starts_at_once() {
+    only_on_one_server!("a cluster is polled");
+    const POLL: Duration = Duration::from_secs(60);
+    let fixture = Fixture::new();
+    let daemon = daemon(&fixture, "60s");
+    let is_watched = || {
+        let info: InfoDict = fixture.store().ask(cmd("INFO").arg("stats"));
+        info.get::<u64>("tracking_total_keys").unwrap() > 0
+    };
+    eventually("the topic is watched", is_watched);
+    let pushed_at = Instant::now();
+    push(&fixture, TOPIC, "plain", 0);
+    daemon.wait_for_line("the plain job", |line| {
+        settled_as(line, "done") && line.has("job_id", "plain")
+    });
+    let took = pushed_at.elapsed();
+    println!("poll 60 s: a plain push to a quiet topic was done after {took:?}");
+    assert!(took < POLL / 10, "found by the poll, not by the watch: {took:?}");
 }
 
 #[test]

@@ -168,11 +168,7 @@ impl Queue {
     /// Asks how many keys with jobs that wait or are leased some shards have.
     fn hold_jobs(&self, shards: &[Shard]) -> Cmd {
         let mut call = redis::cmd("EXISTS");
-        for keys in shards.iter().map(|shard| self.keys.of(shard)) {
-            for name in ["pending", "ready", "unack", "retry"] {
-                call.arg(keys.key(name));
-            }
-        }
+        call.arg(self.keys.of_each(shards, &["pending", "ready", "unack", "retry"]));
         call
     }
 

@@ -26,7 +26,8 @@ pub enum Role {
 struct Permission(&'static str, &'static str, &'static str);
 
 /// Every command that this crate, its scripts and the daemon send. Tests hold it to them.
-const PERMISSIONS: [Permission; 58] = [
+const PERMISSIONS: [Permission; 59] = [
+    Permission("client|tracking", "on", "d"),
     Permission("config|get", "save", "d"),
     Permission("del", "KEY", "d"),
     Permission("eval", "x 0", "dp"),
@@ -124,8 +125,8 @@ pub fn rules_of_topology() -> impl Iterator<Item = &'static str> {
     OF_TOPOLOGY.iter().map(|(_, Permission(name, ..))| *name)
 }
 
-/// Commands whose refusal a daemon only warns about.
-const OPTIONAL: [&str; 2] = ["config|get", "slowlog|get"];
+/// Commands without which a daemon only knows less, or asks more often.
+const OPTIONAL: [&str; 3] = ["client|tracking", "config|get", "slowlog|get"];
 
 /// Asks for the permission of each command: the number of its words, then the words. A command that the server does not
 /// have is missed elsewhere.

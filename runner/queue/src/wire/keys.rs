@@ -70,6 +70,12 @@ impl Keys {
         ShardKeys { base: format!("{}:{{{}}}:", self.prefix, shard.tag()) }
     }
 
+    /// The keys of these names of each of these shards.
+    pub(crate) fn of_each(&self, shards: &[Shard], names: &[&str]) -> Vec<String> {
+        let each = shards.iter().map(|shard| self.of(shard));
+        each.flat_map(|keys| names.iter().map(move |name| keys.key(name))).collect()
+    }
+
     /// The keys of a topic's first shard, which has what belongs to the topic as a whole.
     pub(crate) fn of_first(&self, topic: &TopicName) -> ShardKeys {
         self.of(&topic.first_shard())

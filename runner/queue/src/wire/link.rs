@@ -32,7 +32,7 @@ pub const REPLY_MAX: Duration = Duration::from_secs(5);
 const OUTER_SLOTS: [&str; 2] = ["{ru}", "{fv}"];
 
 /// How long a link may receive nothing before it is probed.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// A way to send commands over one connection. Clones share it.
 #[derive(Clone)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::PubSub;
 use redis::{RedisConnectionInfo, RedisResult};
 use tokio::time::{Instant, timeout_at};
 
@@ -12,15 +11,6 @@ use crate::wire::address::{NodeAddress, Target};
 use crate::wire::sentinel;
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::stream::{Stream, Traffic};
-
-/// The longest wait until a subscription is open.
-const SUBSCRIBE_MAX: Duration = Duration::from_secs(5);
-
-/// Opens a connection for subscriptions.
-pub(crate) async fn open_subscription(settings: &ConnectionSettings) -> Result<PubSub, QueueError> {
-    let begin = async |login: &RedisConnectionInfo, stream| PubSub::new(login, stream).await;
-    Ok(login(settings, SUBSCRIBE_MAX, begin).await?.begun)
-}
 
 /// A connection after its login.
 pub(super) struct LoggedIn<T> {

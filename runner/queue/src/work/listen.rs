@@ -1,39 +1,55 @@
-//! A subscription to wake-ups and to the control channel.
+//! A subscription to wake-ups and to the control channel, and the watch over shards that wait for plain pushes.
 //!
-//! Redis publishes a wake-up when a push makes a topic's earliest due time earlier. Messages are lost
+//! Redis publishes a wake-up when a push makes a topic's earliest due time earlier. A push by plain commands publishes
+//! nothing: for a shard that is watched, Redis reports the next change. Messages are lost
 //! while the connection is down. The listener reports that, and its owner then looks at every topic.
 
 use duebox_job::Shard;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use redis::aio::PubSub;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::keys::Keys;
-use crate::wire::login;
+use crate::wire::subscription::{Message, Subscription};
+
+/// What [`Queue::peek`] reads of a shard: as long as these keys stay as they are, only time changes what it finds.
+const PEEKED: [&str; 5] = ["pending", "ready", "retry", "unack", "meta"];
 
 /// What a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notification {
     /// A job of this shard falls due earlier than was known.
     WakeUp(Shard),
+    /// These shards have changed since [`ShardWatch::begin`]: they are not watched any more.
+    Changed(Vec<Shard>),
     /// A message to all daemons.
     Control(String),
-    /// The connection is gone, and wake-ups with it: listen again, and look at every topic.
+    /// The connection is gone, and wake-ups with it, or Redis was emptied: listen again, and look at every topic.
     Lost,
 }
 
 /// A subscription to the wake-ups of every topic, or of some shards.
 pub struct Listener {
-    subscription: Subscription,
+    source: Source,
+    keys: Keys,
+    /// Redis tells over this subscription when keys change.
+    is_tracking: bool,
+}
+
+/// Has Redis tell a listener when shards change.
+#[derive(Clone)]
+pub struct ShardWatch {
+    connection: MultiplexedConnection,
     keys: Keys,
 }
 
-enum Subscription {
-    Redis(Box<PubSub>),
+enum Source {
+    Server(Subscription),
     /// Wake-ups at any server of a cluster, the control channel at one.
-    Cluster(Box<PubSub>, Box<PubSub>),
+    Cluster(Subscription, Subscription),
     /// What a simulation publishes: channel and text.
     Simulated(BoxStream<'static, (String, String)>),
 }
@@ -46,20 +62,20 @@ impl Queue {
     pub async fn listen(&self) -> Result<Listener, QueueError> {
         if let Some(transport) = self.connection.transport() {
             let messages = transport.subscribe().await.map_err(QueueError::of_redis)?;
-            return Ok(Listener::new(Subscription::Simulated(messages), &self.keys));
+            return Ok(Listener::new(Source::Simulated(messages), &self.keys));
         }
-        let mut subscription =
-            login::open_subscription(&self.connection.subscription_settings()).await?;
-        subscription.psubscribe(self.keys.wake_pattern()).await.map_err(QueueError::of_redis)?;
+        let mut subscription = Subscription::open(&self.connection.subscription_settings()).await?;
+        subscription.psubscribe(self.keys.wake_pattern()).await?;
         let control_channel = self.keys.control_channel();
         let Some(settings) = self.connection.control_settings() else {
-            subscription.subscribe(control_channel).await.map_err(QueueError::of_redis)?;
-            return Ok(Listener::new(Subscription::Redis(Box::new(subscription)), &self.keys));
+            subscription.subscribe(control_channel).await?;
+            let is_tracking = subscription.track().await?;
+            let listener = Listener::new(Source::Server(subscription), &self.keys);
+            return Ok(Listener { is_tracking, ..listener });
         };
-        let mut control = login::open_subscription(&settings).await?;
-        control.subscribe(control_channel).await.map_err(QueueError::of_redis)?;
-        let both = Subscription::Cluster(Box::new(subscription), Box::new(control));
-        Ok(Listener::new(both, &self.keys))
+        let mut control = Subscription::open(&settings).await?;
+        control.subscribe(control_channel).await?;
+        Ok(Listener::new(Source::Cluster(subscription, control), &self.keys))
     }
 
     /// Subscribes to the wake-ups of some shards; at least one.
@@ -67,25 +83,39 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis cannot be reached or refuses.
     pub async fn listen_to(&self, shards: &[Shard]) -> Result<Listener, QueueError> {
-        let mut subscription =
-            login::open_subscription(&self.connection.subscription_settings()).await?;
+        let mut subscription = Subscription::open(&self.connection.subscription_settings()).await?;
         let channels: Vec<String> =
             shards.iter().map(|shard| self.keys.of(shard).key("wake")).collect();
-        subscription.subscribe(channels).await.map_err(QueueError::of_redis)?;
-        Ok(Listener::new(Subscription::Redis(Box::new(subscription)), &self.keys))
+        subscription.subscribe(channels).await?;
+        Ok(Listener::new(Source::Server(subscription), &self.keys))
     }
 }
 
 impl Listener {
-    fn new(subscription: Subscription, keys: &Keys) -> Self {
-        Self { subscription, keys: keys.clone() }
+    fn new(source: Source, keys: &Keys) -> Self {
+        Self { source, keys: keys.clone(), is_tracking: false }
+    }
+
+    /// The watch whose changes this listener receives. None in a cluster, where the keys lie on several servers, and
+    /// where the server or the permissions of the user do not allow `CLIENT TRACKING`.
+    pub fn watch(&self) -> Option<ShardWatch> {
+        match &self.source {
+            Source::Server(subscription) if self.is_tracking => {
+                Some(ShardWatch { connection: subscription.connection(), keys: self.keys.clone() })
+            }
+            _ => None,
+        }
     }
 
     /// Waits for the next notification.
     pub async fn next(&mut self) -> Notification {
         loop {
-            let Some((channel, text)) = self.subscription.next().await else {
-                return Notification::Lost;
+            let (channel, text) = match self.source.next().await {
+                None | Some(Message::AllChanged) => return Notification::Lost,
+                Some(Message::Changed(keys)) => {
+                    return Notification::Changed(self.shards_of(&keys));
+                }
+                Some(Message::Published(channel, text)) => (channel, text),
             };
             if channel == self.keys.control_channel() {
                 if let Some(text) = text {
@@ -96,27 +126,54 @@ impl Listener {
             }
         }
     }
+
+    fn shards_of(&self, keys: &[String]) -> Vec<Shard> {
+        let mut shards: Vec<Shard> =
+            keys.iter().filter_map(|key| self.keys.shard_of_key(key)).collect();
+        shards.dedup();
+        shards
+    }
 }
 
-impl Subscription {
-    /// The channel of the next message and its text; no text if it is not UTF-8.
-    async fn next(&mut self) -> Option<(String, Option<String>)> {
+impl ShardWatch {
+    /// From now on the listener hears of the next change of what [`Queue::peek`] reads in any of these shards, once for
+    /// each shard or more often.
+    ///
+    /// # Errors
+    /// [`QueueError`] if Redis refused or did not reply within [`REPLY_MAX`](crate::REPLY_MAX), or if the listener is
+    /// gone.
+    pub async fn begin(&self, shards: &[Shard]) -> Result<(), QueueError> {
+        // Redis remembers the keys that a command names, whether they exist or not.
+        let mut read = redis::cmd("EXISTS");
+        read.arg(self.keys.of_each(shards, &PEEKED));
+        self.ask(&read).await
+    }
+
+    /// Whether the connection still carries replies.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub async fn check(&self) -> Result<(), QueueError> {
+        self.ask(&redis::cmd("PING")).await
+    }
+
+    async fn ask(&self, question: &Cmd) -> Result<(), QueueError> {
+        let reply = self.connection.clone().send_packed_command(question).await;
+        reply.and_then(Value::extract_error).map(drop).map_err(QueueError::of_redis)
+    }
+}
+
+impl Source {
+    async fn next(&mut self) -> Option<Message> {
         match self {
-            Self::Redis(subscription) => {
-                let message = subscription.on_message().next().await?;
-                Some((message.get_channel_name().to_owned(), message.get_payload().ok()))
-            }
-            Self::Cluster(wake_ups, control) => {
-                let (mut wake_ups, mut control) = (wake_ups.on_message(), control.on_message());
-                let message = tokio::select! {
-                    message = wake_ups.next() => message?,
-                    message = control.next() => message?,
-                };
-                Some((message.get_channel_name().to_owned(), message.get_payload().ok()))
-            }
+            Self::Server(subscription) => subscription.next().await,
+            Self::Cluster(wake_ups, control) => tokio::select! {
+                message = wake_ups.next() => message,
+                message = control.next() => message,
+            },
             Self::Simulated(messages) => {
                 let (channel, text) = messages.next().await?;
-                Some((channel, Some(text)))
+                Some(Message::Published(channel, Some(text)))
             }
         }
     }

@@ -265,7 +265,7 @@ async fn sleep_or_wake(listener: &mut Listener, until: Instant) -> bool {
     tokio::select! {
         () = sleep_until(until) => true,
         heard = listener.next() => match heard {
-            Notification::WakeUp(_) | Notification::Control(_) => true,
+            Notification::WakeUp(_) | Notification::Changed(_) | Notification::Control(_) => true,
             Notification::Lost => {
                 sleep_until(until).await;
                 false

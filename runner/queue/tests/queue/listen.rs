@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use duebox_harness::patience;
+use duebox_harness::{RedisServer, only_on_one_server, patience};
 use duebox_job::TopicName;
-use duebox_queue::{Due, IfExists, Lease, Leased, Listener, Notification, Verdict};
+use duebox_queue::{
+    ConnectionSettings, Due, IfExists, Lease, Leased, Listener, Notification, Queue, Role, Verdict,
+};
 
 use crate::fixture::{BACKOFF, Fixture, LEASE, call, drop_it, id, job, job_in, nack, release};
 
@@ -226,4 +228,53 @@ async fn depths_count_each_state() {
     assert_eq!(depths.oldest_ready_ms.unwrap() as f64, after.ready[b"ready".as_slice()]);
     assert_eq!(depths.next_due_ms.unwrap() as f64, after.pending[b"pending".as_slice()]);
     assert!((now..=after.now_us / 1_000).contains(&depths.now_ms));
+}
+
+#[tokio::test]
+async fn a_watched_shard_reports_its_next_change_once() {
+    only_on_one_server!("a cluster has its keys on several servers, and watches none");
+    let fixture = Fixture::new().await;
+    let mut listener = fixture.queue.listen().await.unwrap();
+    let watch = listener.watch().expect("this server tracks keys");
+    let changed = Notification::Changed(vec![fixture.shard.clone()]);
+    for id in ["a", "b"] {
+        watch.begin(std::slice::from_ref(&fixture.shard)).await.unwrap();
+        fixture.plain_push(id, "p", 0);
+        assert_eq!(next(&mut listener).await, changed, "{id}");
+    }
+    fixture.plain_push("c", "p", 0);
+    silent(&fixture, &mut listener).await;
+    // Whether it is paused decides what a look finds.
+    watch.begin(std::slice::from_ref(&fixture.shard)).await.unwrap();
+    fixture.on_key("HSET", "meta", &["paused", "1"]);
+    assert_eq!(next(&mut listener).await, changed);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_emptied_ends_what_it_was_to_report() {
+    let server = RedisServer::start();
+    let fixture = Fixture::on(&server).await;
+    let mut listener = fixture.queue.listen().await.unwrap();
+    let watch = listener.watch().expect("this server tracks keys");
+    watch.begin(std::slice::from_ref(&fixture.shard)).await.unwrap();
+    server.cli(&["FLUSHALL"]);
+    assert_eq!(next(&mut listener).await, Notification::Lost);
+    drop(listener);
+    assert!(watch.check().await.is_err(), "it ends with its listener");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_track_keys_hears_wake_ups() {
+    let server = RedisServer::start();
+    let rules = Role::Daemon.acl_rules("duebox");
+    let all = ["ACL", "SETUSER", "worker", "on", ">secret"].into_iter();
+    let all = all.chain(rules.split(' ')).chain(["-client|tracking"]);
+    server.cli(&all.collect::<Vec<_>>());
+    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
+    let queue = Queue::connect(&ConnectionSettings::new(url), "duebox").await.unwrap();
+    let mut listener = queue.listen().await.unwrap();
+    assert!(listener.watch().is_none());
+    let topic = TopicName::new("mail").unwrap();
+    queue.push(&topic, &[job("a")], IfExists::Reject).await.unwrap();
+    assert_eq!(next(&mut listener).await, Notification::WakeUp(topic.first_shard()));
 }

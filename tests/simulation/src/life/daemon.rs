@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use duebox::background::limits::{self, AllLimits, LostLimits};
 use duebox::background::maintenance::{self, Retention, Retentions};
-use duebox::background::poller;
+use duebox::background::poller::Poller;
 use duebox::background::recovery;
 use duebox::background::relay::Relay;
 use duebox::background::scheduler::{self, Schedules};
 use duebox::background::topic_discovery::TopicDiscovery;
 use duebox::background::wake_up::{WakeUp, WakeUps};
-use duebox::background::wake_up_listener;
+use duebox::background::wake_up_listener::WakeUpListener;
 use duebox::deploy::binding::{Binding, Handlers as Modules};
 use duebox::deploy::breaker::Breaker;
 use duebox::executor::cpu_quota::CpuQuota;
@@ -86,19 +86,16 @@ impl Daemon {
         let mut tasks = JoinSet::new();
         let (sick, lost_limits) = (Arc::<SickTopics>::default(), LostLimits::default());
         let its = || Arc::clone(&sick);
-        let (woken, every) = (Arc::clone(&wake_ups), manifest.redis.poll);
-        tasks.spawn(poller::poll(queue.clone(), woken, every, its(), Arc::clone(&outage)));
-        let (orders, _) = mpsc::channel(1);
-        let hub = WakeUpHub::default();
-        let (heard, found) = (Arc::clone(&wake_ups), discovery.clone());
-        tasks.spawn(wake_up_listener::listen(
-            queue.clone(),
-            heard,
-            hub,
-            found,
-            orders,
-            outage.clone(),
-        ));
+        let poller = Poller {
+            queue: queue.clone(),
+            wake_ups: Arc::clone(&wake_ups),
+            watching: Arc::default(),
+            every: manifest.redis.poll,
+            sick_topics: its(),
+            outage: Arc::clone(&outage),
+        };
+        tasks.spawn(listener_beside(&poller, discovery.clone()).run());
+        tasks.spawn(poller.run());
         tasks.spawn(recovery::run(queue.clone(), Arc::clone(&outage)));
         let retentions: Retentions = Arc::new(arc_swap::ArcSwap::from_pointee(retentions));
         tasks.spawn(maintenance::run(queue.clone(), retentions, its(), Arc::clone(&outage)));
@@ -261,6 +258,19 @@ struct NoLog;
 
 impl LogSink for NoLog {
     fn line(&self, _: &JobContext<'_>, _: Level, _: &str) {}
+}
+
+/// The listener that wakes the same workers.
+fn listener_beside(poller: &Poller, topic_discovery: TopicDiscovery) -> WakeUpListener {
+    WakeUpListener {
+        queue: poller.queue.clone(),
+        wake_ups: Arc::clone(&poller.wake_ups),
+        watching: Arc::clone(&poller.watching),
+        wake_up_hub: WakeUpHub::default(),
+        topic_discovery,
+        orders: mpsc::channel(1).0,
+        outage: Arc::clone(&poller.outage),
+    }
 }
 
 fn retention(topic: &Topic) -> Retention {
