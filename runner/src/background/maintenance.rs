@@ -201,7 +201,7 @@ impl Maintenance {
         &mut self,
         bound: &BTreeMap<Shard, Retention>,
     ) -> Result<(), QueueError> {
-        let known = self.sick_topics.known_topics(&self.queue).await?;
+        let known = self.sick_topics.listed_topics(&self.queue).await?;
         let unbound: Vec<_> =
             known.into_iter().filter(|topic| !bound.contains_key(&topic.first_shard())).collect();
         for topic in unbound.iter().filter(|topic| !self.unbound_before.contains(topic)) {

@@ -97,7 +97,7 @@ impl Relay {
         let mut shards: BTreeSet<Shard> =
             wake_ups.load().iter().map(|(shard, _)| shard.clone()).collect();
         // Topics without a worker here have outboxes too.
-        let mut others = sick_topics.known_topics(queue).await?;
+        let mut others = sick_topics.listed_topics(queue).await?;
         others.retain(|topic| !shards.contains(&topic.first_shard()));
         for some in others.chunks(TOPICS_PER_PIPELINE) {
             for (topic, all) in some.iter().zip(queue.shards_of_all(some).await?) {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tracing::debug;
 
-use super::routes::topics::waiting;
+use super::routes::topics::{hold_jobs, waiting};
 use super::state::ServerState;
 use crate::millis::millis;
 use crate::monotonic;
@@ -28,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Bytes of reports read per second, on average. With many topics or daemons, each report is read less often.
 const BYTES_PER_SECOND: usize = 64 << 10;
 /// How often a daemon without known peers looks for others.
-const ALONE_EVERY: Duration = Duration::from_secs(5);
+const ALONE_EVERY: Duration = Duration::from_secs(10);
 /// How often waiting jobs are counted while jobs wait or run, per `TOPICS_PER_COUNT` topics.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// The longest time between two counts.
@@ -250,14 +250,16 @@ impl Others {
 /// Adds how many jobs wait, and how long they have been due.
 async fn record_waiting(server: &ServerState) {
     let recorder = &server.recorder;
-    let (mut topics, mut counted_at, mut has_waiting) = (0_usize, None, true);
+    let (mut topics, mut counted_at, mut has_waiting) = (0_usize, monotonic::now(), true);
     loop {
-        let is_due = counted_at.is_none_or(|at| monotonic::now() - at >= COUNT_LEAST_EVERY);
-        if recorder.is_active.swap(false, Ordering::Relaxed) || has_waiting || is_due {
-            counted_at = Some(monotonic::now());
-            match waiting(server).await {
+        let expects_jobs = recorder.is_active.swap(false, Ordering::Relaxed) || has_waiting;
+        if expects_jobs || monotonic::now() - counted_at >= COUNT_LEAST_EVERY {
+            counted_at = monotonic::now();
+            // One question for all, where the counts of each would be 0.
+            let counts = expects_jobs || hold_jobs(server).await.unwrap_or(true);
+            match if counts { waiting(server).await } else { Ok(Vec::new()) } {
                 Ok(samples) => {
-                    topics = samples.len();
+                    topics = if counts { samples.len() } else { topics };
                     has_waiting = add_waiting(recorder, samples);
                 }
                 Err(problem) => debug!("waiting jobs were not counted: {}", problem.detail()),

@@ -10,10 +10,14 @@ use duebox_queue::{Queue, QueueError};
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
+use crate::monotonic;
+
 /// How many topics are told apart.
 const TOPICS_MAX: usize = 1_000;
 /// A loop that has not failed for this long is forgotten: it may not look at the topic any more.
 const REMEMBERED: Duration = Duration::from_secs(300);
+/// How long a list of topics serves the loops that go through all of them.
+const LISTED_FOR: Duration = Duration::from_secs(5);
 
 /// What looks at topics, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +48,8 @@ pub struct SickTopics {
     sick: AtomicUsize,
     /// The set of known topics is unreadable, and this was logged.
     no_topics: AtomicBool,
+    /// The topics of Redis, and when they were read.
+    listed: tokio::sync::Mutex<Option<(Instant, Vec<TopicName>)>>,
 }
 
 #[derive(Default)]
@@ -148,6 +154,23 @@ impl SickTopics {
                 Ok(Vec::new())
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// [`Self::known_topics`] as they were read in the last five seconds: loops of one pace ask Redis once.
+    ///
+    /// # Errors
+    /// As [`Self::known_topics`].
+    pub async fn listed_topics(&self, queue: &Queue) -> Result<Vec<TopicName>, QueueError> {
+        let mut listed = self.listed.lock().await;
+        let is_new = |read_at: Instant| monotonic::now() - read_at < LISTED_FOR;
+        match &*listed {
+            Some((read_at, topics)) if is_new(*read_at) => Ok(topics.clone()),
+            _ => {
+                let topics = self.known_topics(queue).await?;
+                *listed = Some((monotonic::now(), topics.clone()));
+                Ok(topics)
+            }
         }
     }
 

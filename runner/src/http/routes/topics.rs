@@ -5,8 +5,8 @@ use std::path::Path;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use duebox_job::TopicName;
-use duebox_queue::Depths;
+use duebox_job::{Shard, TopicName};
+use duebox_queue::{Depths, Shards};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -163,15 +163,35 @@ async fn known_depths(
     server: &ServerState,
     is_selected: impl Fn(&TopicName) -> bool,
 ) -> Result<(Vec<TopicName>, Vec<Depths>), Problem> {
-    let listed = server.sick_topics.known_topics(&server.queue).await?;
-    let mut names: BTreeSet<TopicName> = listed.into_iter().collect();
-    names.extend(server.manifest().topics.keys().cloned());
-    let names: Vec<TopicName> = names.into_iter().filter(is_selected).collect();
+    let names: Vec<TopicName> =
+        known_names(server).await?.into_iter().filter(is_selected).collect();
     let mut depths = Vec::with_capacity(names.len());
     for some in names.chunks(TOPICS_PER_PIPELINE) {
         depths.extend(server.queue.depths(some).await?);
     }
     Ok((names, depths))
+}
+
+/// The topics of Redis and of the manifest.
+async fn known_names(server: &ServerState) -> Result<BTreeSet<TopicName>, Problem> {
+    let listed = server.sick_topics.known_topics(&server.queue).await?;
+    let mut names: BTreeSet<TopicName> = listed.into_iter().collect();
+    names.extend(server.manifest().topics.keys().cloned());
+    Ok(names)
+}
+
+/// Whether any topic has a job that waits or is leased, or a key that tells nothing.
+pub(in crate::http) async fn hold_jobs(server: &ServerState) -> Result<bool, Problem> {
+    let names: Vec<TopicName> = known_names(server).await?.into_iter().collect();
+    for some in names.chunks(TOPICS_PER_PIPELINE) {
+        let all = server.queue.shards_of_all(some).await?;
+        let shards: Vec<Shard> = all.iter().flatten().flat_map(Shards::all).collect();
+        let waits = server.queue.peek(&shards).await?;
+        if all.iter().any(Result::is_err) || waits.iter().any(|wait| !matches!(wait, Ok(None))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// How many jobs of each topic wait, for the history.

@@ -19,7 +19,7 @@ const WAITING_MAX: usize = 60;
 #[derive(Default)]
 pub struct OwnSteps {
     open: Step,
-    /// True if something was added that is not published.
+    /// True if something was added that is not published. What an idle daemon adds waits for the end of its step.
     has_news: bool,
     /// Steps that are over, as fields, the oldest first.
     waiting: VecDeque<Encoded>,
@@ -70,7 +70,7 @@ impl OwnSteps {
         if is_empty {
             return;
         }
-        self.has_news = true;
+        self.has_news |= !topics.is_empty() || !total.is_idle();
         self.open.total.merge(total);
         for (name, sample) in topics {
             self.open.total.tally.merge(&sample.tally);
@@ -206,6 +206,20 @@ mod tests {
             ("ü".to_owned(), vec![1]),
         ];
         assert_eq!(PublishedHistory::read(&odd), PublishedHistory::default());
+    }
+
+    #[test]
+    fn what_an_idle_daemon_adds_is_published_once_a_minute() {
+        let mut own = OwnSteps::default();
+        let reply = Sample { redis_us: 80, is_counted: true, ..Sample::default() };
+        own.add(START, &[], &reply);
+        own.add(START + MINUTE - 1, &[], &reply);
+        assert!(own.publication(counted).is_none());
+        own.add(START + MINUTE, &[], &reply);
+        let read = PublishedHistory::read(&own.publication(counted).unwrap().set);
+        assert_eq!(read.steps[&30_000_000].total.redis_us, 80);
+        own.add(START + MINUTE + 1, &[], &Sample { is_away: true, ..Sample::default() });
+        assert!(own.publication(counted).is_some(), "an outage is news");
     }
 
     #[test]

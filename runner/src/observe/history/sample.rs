@@ -50,6 +50,12 @@ impl Sample {
         *self == Self::default()
     }
 
+    /// True if no job ran or waited, and Redis answered.
+    pub(super) fn is_idle(&self) -> bool {
+        let Self { redis_us, is_counted, .. } = *self;
+        *self == Self { redis_us, is_counted, ..Self::default() }
+    }
+
     /// Appends the compact form.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         let others = [
