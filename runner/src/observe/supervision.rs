@@ -215,7 +215,9 @@ impl Supervision {
         let mut is_down = false;
         loop {
             let began = Instant::now();
-            let run = async { fail_point::pass_anywhere(task.kind.word(), start()).await };
+            // In a box: each future around it would have its size again, and there is a worker for each topic.
+            let running = Box::pin(start());
+            let run = async { fail_point::pass_anywhere(task.kind.word(), running).await };
             let mut run = pin!(panics::catch(run));
             let ended = tokio::select! {
                 ended = &mut run => ended,
