@@ -42,7 +42,12 @@ impl Poller {
         let mut tick = tokio::time::interval(self.every);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            tick.tick().await;
+            // With a new watch, quiet shards are watched from then on.
+            tokio::select! {
+                biased;
+                _ = tick.tick() => {}
+                () = self.watching.begun() => {}
+            }
             match self.poll_all().await {
                 Ok(()) => self.outage.record_read(),
                 Err(error) => self.outage.record_error(&error),
@@ -58,15 +63,10 @@ impl Poller {
         for some in unwatched.cloned().collect::<Vec<_>>().chunks(TOPICS_PER_PIPELINE) {
             if let Some(watch) = &watch {
                 let quiet = some.iter().filter(|(_, wake_up)| wake_up.is_quiet());
-                // Without the watch, polls go on.
-                drop(watch.begin(&quiet.cloned().collect::<Vec<_>>()).await);
+                watch.begin(&quiet.cloned().collect::<Vec<_>>()).await;
             }
             // After the watch has begun, so that each change is seen by one of them.
-            let looked = self.look(some).await;
-            if looked.is_err() {
-                watching::end(some);
-            }
-            looked?;
+            self.look(some).await.inspect_err(|_| watching::end(some))?;
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use duebox_job::Shard;
-use duebox_queue::{QueueError, ShardWatch};
+use duebox_queue::ShardWatch;
+use tokio::sync::Notify;
 
 use super::wake_up::WakeUp;
 
@@ -22,6 +23,7 @@ pub struct Watching {
     current: ArcSwapOption<Watch>,
     /// How many there have been.
     count: AtomicU64,
+    begun: Notify,
 }
 
 /// A watch that reports changes to the listener of the wake-ups.
@@ -35,7 +37,17 @@ impl Watching {
     /// Replaces the current watch.
     pub(super) fn begin(&self, shards: Option<ShardWatch>) {
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
-        self.current.store(shards.map(|shards| Arc::new(Watch { number, shards })));
+        let watch = shards.map(|shards| Arc::new(Watch { number, shards }));
+        let has_begun = watch.is_some();
+        self.current.store(watch);
+        if has_begun {
+            self.begun.notify_one();
+        }
+    }
+
+    /// Waits for the next watch, or returns at once if one has begun since the last call.
+    pub(super) async fn begun(&self) {
+        self.begun.notified().await;
     }
 
     /// Nothing is watched any more.
@@ -64,16 +76,17 @@ impl Watch {
         wake_up.is_watched_by(self.number)
     }
 
-    /// Watches these shards from now on: what changes afterwards is reported.
-    pub(super) async fn begin(&self, some: &[(Shard, Arc<WakeUp>)]) -> Result<(), QueueError> {
+    /// Watches these shards from now on: what changes afterwards is reported. If Redis fails, none is watched.
+    pub(super) async fn begin(&self, some: &[(Shard, Arc<WakeUp>)]) {
+        if some.is_empty() {
+            return;
+        }
         let shards: Vec<Shard> = some.iter().map(|(shard, _)| shard.clone()).collect();
         // Before Redis is asked: it may report a change at once.
         some.iter().for_each(|(_, wake_up)| wake_up.begin_watch(self.number));
-        let begun = if shards.is_empty() { Ok(()) } else { self.shards.begin(&shards).await };
-        if begun.is_err() {
+        if self.shards.begin(&shards).await.is_err() {
             end(some);
         }
-        begun
     }
 }
 

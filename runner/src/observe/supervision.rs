@@ -216,8 +216,8 @@ impl Supervision {
         loop {
             let began = Instant::now();
             // In a box: each future around it would have its size again, and there is a worker for each topic.
-            let running = Box::pin(start());
-            let run = async { fail_point::pass_anywhere(task.kind.word(), running).await };
+            let run =
+                async { fail_point::pass_anywhere(task.kind.word(), Box::pin(start())).await };
             let mut run = pin!(panics::catch(run));
             let ended = tokio::select! {
                 ended = &mut run => ended,

@@ -23,6 +23,7 @@ impl Worker {
         if self.recordings.is_empty() {
             return;
         }
+        self.report_settled();
         let recordings = std::mem::take(&mut self.recordings);
         let (queue, shard) = (&self.parts.services.queue, &self.parts.shard);
         let kept = queue.keep_recordings(shard, &recordings);

@@ -49,11 +49,7 @@ fn a_plain_push_to_a_quiet_topic_starts_at_once() {
     const POLL: Duration = Duration::from_secs(60);
     let fixture = Fixture::new();
     let daemon = daemon(&fixture, "60s");
-    let is_watched = || {
-        let info: InfoDict = fixture.store().ask(cmd("INFO").arg("stats"));
-        info.get::<u64>("tracking_total_keys").unwrap() > 0
-    };
-    eventually("the topic is watched", is_watched);
+    eventually("the topic is watched", || is_watched(&fixture));
     let pushed_at = Instant::now();
     push(&fixture, TOPIC, "plain", 0);
     daemon.wait_for_line("the plain job", |line| {
@@ -62,6 +58,30 @@ fn a_plain_push_to_a_quiet_topic_starts_at_once() {
     let took = pushed_at.elapsed();
     println!("poll 60 s: a plain push to a quiet topic was done after {took:?}");
     assert!(took < POLL / 10, "found by the poll, not by the watch: {took:?}");
+}
+
+#[test]
+fn a_plain_push_is_found_after_the_watch_was_lost() {
+    only_on_one_server!("a cluster is polled");
+    const POLL: Duration = Duration::from_secs(60);
+    let fixture = Fixture::new();
+    let daemon = daemon(&fixture, "60s");
+    eventually("the topic is watched", || is_watched(&fixture));
+    fixture.redis.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let pushed_at = Instant::now();
+    push(&fixture, TOPIC, "plain", 0);
+    daemon.wait_for_line("the plain job", |line| {
+        settled_as(line, "done") && line.has("job_id", "plain")
+    });
+    let took = pushed_at.elapsed();
+    println!("poll 60 s: a plain push was done {took:?} after its watch was lost");
+    assert!(took < POLL / 10, "found by the poll: {took:?}");
+}
+
+/// Whether Redis reports changes of any key.
+fn is_watched(fixture: &Fixture) -> bool {
+    let info: InfoDict = fixture.store().ask(cmd("INFO").arg("stats"));
+    info.get::<u64>("tracking_total_keys").unwrap() > 0
 }
 
 #[test]

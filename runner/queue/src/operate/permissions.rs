@@ -125,7 +125,7 @@ pub fn rules_of_topology() -> impl Iterator<Item = &'static str> {
     OF_TOPOLOGY.iter().map(|(_, Permission(name, ..))| *name)
 }
 
-/// Commands without which a daemon only knows less, or asks more often.
+/// Commands that a daemon can do without: it then knows less, or asks more often.
 const OPTIONAL: [&str; 3] = ["client|tracking", "config|get", "slowlog|get"];
 
 /// Asks for the permission of each command: the number of its words, then the words. A command that the server does not

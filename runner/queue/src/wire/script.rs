@@ -116,6 +116,11 @@ impl LuaScript {
         call.arg(further).to_owned()
     }
 
+    /// The names of the keys that it is called with.
+    pub(crate) fn key_names(&self) -> &[&'static str] {
+        &self.assembled().source.keys
+    }
+
     fn assembled(&self) -> &Assembled {
         self.assembled.get_or_init(|| {
             // A test assembles every script, so that this fails in no release.

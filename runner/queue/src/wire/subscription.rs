@@ -1,7 +1,8 @@
-//! A subscription to channels of one server, over a connection of its own. It can also tell when keys change that were
-//! read over this connection: once for each key and read (client tracking of Redis).
+//! A subscription to channels of one server, over a connection of its own. It can also report changes of the keys that
+//! were read over this connection, once for each key and read (client tracking of Redis).
 //!
 //! At most [`WAITING_MAX`] messages wait to be taken. With one more the subscription ends, as if the connection were lost.
+//! Texts that are too long to be meant for a daemon are not kept.
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
@@ -15,7 +16,10 @@ use crate::wire::login::login;
 use crate::wire::reply::text;
 use crate::wire::settings::ConnectionSettings;
 
+/// Messages that wait: more than a burst of wake-ups of 10,000 topics.
 const WAITING_MAX: usize = 16_384;
+/// The longest text that is kept, in bytes.
+const TEXT_MAX: usize = 8 << 10;
 
 pub(crate) struct Subscription {
     connection: MultiplexedConnection,
@@ -25,7 +29,7 @@ pub(crate) struct Subscription {
 
 /// What a server tells a subscriber.
 pub(crate) enum Message {
-    /// A channel and the text, if that is UTF-8.
+    /// A channel and the text, if that is UTF-8 and at most [`TEXT_MAX`] long.
     Published(String, Option<String>),
     /// These keys have changed since they were read.
     Changed(Vec<String>),
@@ -55,8 +59,8 @@ impl Subscription {
         self.connection.psubscribe(pattern).await.map_err(QueueError::of_redis)
     }
 
-    /// From now on, tells when keys change that were read over this connection. False if the server refuses that,
-    /// to this user or at all.
+    /// From now on, reports changes of keys that were read over this connection. False if the server refuses that, to
+    /// this user or at all.
     pub(crate) async fn track(&mut self) -> Result<bool, QueueError> {
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
@@ -96,8 +100,8 @@ impl Message {
     /// `None` if the subscriber need not know.
     fn of(push: PushInfo) -> Option<Self> {
         let published = |channel: &Value, message: &Value| {
-            let message = text(message).ok().map(str::to_owned);
-            Some(Self::Published(text(channel).ok()?.to_owned(), message))
+            let message = text(message).ok().filter(|text| text.len() <= TEXT_MAX);
+            Some(Self::Published(text(channel).ok()?.to_owned(), message.map(str::to_owned)))
         };
         match (push.kind, &push.data[..]) {
             (PushKind::Message, [channel, message]) => published(channel, message),

@@ -1,8 +1,8 @@
 //! A subscription to wake-ups and to the control channel, and the watch over shards that wait for plain pushes.
 //!
 //! Redis publishes a wake-up when a push makes a topic's earliest due time earlier. A push by plain commands publishes
-//! nothing: for a shard that is watched, Redis reports the next change. Messages are lost
-//! while the connection is down. The listener reports that, and its owner then looks at every topic.
+//! nothing: for a shard that is watched, Redis reports the next change. Messages are lost while the connection is down. The
+//! listener reports that, and its owner then looks at every topic.
 
 use duebox_job::Shard;
 use futures_util::StreamExt;
@@ -13,10 +13,8 @@ use redis::{Cmd, Value};
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::keys::Keys;
+use crate::wire::script::PEEK;
 use crate::wire::subscription::{Message, Subscription};
-
-/// What [`Queue::peek`] reads of a shard: as long as these keys stay as they are, only time changes what it finds.
-const PEEKED: [&str; 5] = ["pending", "ready", "retry", "unack", "meta"];
 
 /// What a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,11 +33,11 @@ pub enum Notification {
 pub struct Listener {
     source: Source,
     keys: Keys,
-    /// Redis tells over this subscription when keys change.
+    /// Redis reports changes of keys over this subscription.
     is_tracking: bool,
 }
 
-/// Has Redis tell a listener when shards change.
+/// Makes Redis report changes of shards to a listener.
 #[derive(Clone)]
 pub struct ShardWatch {
     connection: MultiplexedConnection,
@@ -143,9 +141,10 @@ impl ShardWatch {
     /// [`QueueError`] if Redis refused or did not reply within [`REPLY_MAX`](crate::REPLY_MAX), or if the listener is
     /// gone.
     pub async fn begin(&self, shards: &[Shard]) -> Result<(), QueueError> {
-        // Redis remembers the keys that a command names, whether they exist or not.
+        // Redis remembers the keys that a command names, whether they exist or not. As long as these stay as they are,
+        // only time changes what a look finds.
         let mut read = redis::cmd("EXISTS");
-        read.arg(self.keys.of_each(shards, &PEEKED));
+        read.arg(self.keys.of_each(shards, PEEK.key_names()));
         self.ask(&read).await
     }
 

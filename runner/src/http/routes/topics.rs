@@ -180,7 +180,7 @@ async fn known_names(server: &ServerState) -> Result<BTreeSet<TopicName>, Proble
     Ok(names)
 }
 
-/// Whether any topic has a job that waits or is leased, or a key that tells nothing.
+/// Whether any topic has a job that waits or is leased, or a key that Redis refuses.
 pub(in crate::http) async fn hold_jobs(server: &ServerState) -> Result<bool, Problem> {
     let names: Vec<TopicName> = known_names(server).await?.into_iter().collect();
     for some in names.chunks(TOPICS_PER_PIPELINE) {
