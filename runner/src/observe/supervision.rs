@@ -331,10 +331,12 @@ mod tests {
         let supervision = Supervision::default();
         let starts = AtomicUsize::new(0);
         let name = TaskName::of(TaskKind::Worker, "mail");
-        let task = supervision.keep(name, || async {
-            match starts.fetch_add(1, Ordering::Relaxed) {
-                0 | 1 => panic!("not yet"),
-                _ => "done",
+        let task = supervision.keep(name, || {
+            let start = starts.fetch_add(1, Ordering::Relaxed);
+            assert_ne!(start, 0, "while it is made");
+            async move {
+                assert_ne!(start, 1, "while it runs");
+                "done"
             }
         });
         let seen = async {
