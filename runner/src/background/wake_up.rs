@@ -16,7 +16,7 @@ pub type WakeUps = Arc<ArcSwap<Vec<(Shard, Arc<WakeUp>)>>>;
 pub struct WakeUp {
     notify: Notify,
     look_at: Mutex<Option<Instant>>,
-    /// The last look found no work for the next moments, or there was none yet.
+    /// The last look found no work for the next moments. True before the first look.
     is_quiet: AtomicBool,
     /// The number of the watch that reports changes of the shard; 0 if none does.
     watched_by: AtomicU64,

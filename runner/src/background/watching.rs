@@ -76,7 +76,8 @@ impl Watch {
         wake_up.is_watched_by(self.number)
     }
 
-    /// Watches these shards from now on: what changes afterwards is reported. If Redis fails, none is watched.
+    /// Watches these shards from now on: what changes afterwards is reported. If Redis fails, they are not
+    /// watched.
     pub(super) async fn begin(&self, some: &[(Shard, Arc<WakeUp>)]) {
         if some.is_empty() {
             return;

@@ -331,13 +331,9 @@ mod tests {
         let supervision = Supervision::default();
         let starts = AtomicUsize::new(0);
         let name = TaskName::of(TaskKind::Worker, "mail");
-        let task = supervision.keep(name, || {
-            let start = starts.fetch_add(1, Ordering::Relaxed);
-            assert_ne!(start, 0, "while it is made");
-            async move {
-                assert_ne!(start, 1, "while it runs");
-                "done"
-            }
+        let task = supervision.keep(name, || match starts.fetch_add(1, Ordering::Relaxed) {
+            0 => panic!("while it is made"),
+            start => async move { (start > 1).then_some("done").expect("while it runs") },
         });
         let seen = async {
             while supervision.down().is_empty() {
