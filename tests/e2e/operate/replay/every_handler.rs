@@ -224,13 +224,13 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     for tried in &all {
         is_recorded(&fixture, &tried.topic, EACH);
     }
+    // Nothing that a replay could ask is there any more, and the log is complete.
+    drop(shop);
+    assert!(daemon.terminate().success());
     let mut logged: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for line in handler_lines(&daemon) {
         logged.entry((line.topic, line.id)).or_default().push(line.text);
     }
-    // Nothing that a replay could ask is there any more.
-    drop(shop);
-    assert!(daemon.terminate().success());
     let (mut replayed, mut kinds, mut lines) = (BTreeSet::new(), BTreeSet::new(), 0);
     for Tried { topic, .. } in &all {
         let began = Instant::now();
