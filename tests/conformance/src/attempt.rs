@@ -15,6 +15,9 @@ use duebox_sandbox::{
 
 use crate::services::Services;
 
+/// The time limit of an attempt that sets none: only a handler that hangs reaches it, also where other suites use the cores.
+const TTR: Duration = Duration::from_secs(300);
+
 /// A handler with its configuration, loaded as a topic loads it.
 pub struct Module {
     handler: Handler,
@@ -22,7 +25,7 @@ pub struct Module {
     services: Option<Arc<Services>>,
 }
 
-/// A job built by a test. Defaults: attempt 1 of 8, due at its creation, 20 s to run.
+/// A job built by a test. Defaults: attempt 1 of 8, due at its creation, [`TTR`] to run.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// The job's id.
@@ -73,7 +76,7 @@ impl Attempt {
             max_attempts: 8,
             due_at_ms: 1_764_000_000_000,
             headers: BTreeMap::new(),
-            ttr: Duration::from_secs(20),
+            ttr: TTR,
         }
     }
 

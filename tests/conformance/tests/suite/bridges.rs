@@ -265,8 +265,7 @@ fn nested_and_huge_payloads_end_their_job_only() {
     for (language, bridge) in bridges() {
         for payload in &payloads {
             let shown: String = payload.chars().take(20).collect();
-            // A limit that only a handler that hangs reaches, on a machine that is busy with other suites.
-            let run = bridge.values.run(&Attempt::new(payload.clone()).ttr_ms(300_000));
+            let run = bridge.values.run(&Attempt::new(payload.clone()));
             let ends = ["ack", "nack", "drop", "stack_overflow", "out_of_memory"];
             assert!(ends.contains(&run.verdict()), "{language} {shown}: {:?}", run.outcome);
             let run = bridge.values.run(&Attempt::new("{}"));

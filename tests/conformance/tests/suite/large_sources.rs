@@ -44,7 +44,7 @@ fn refusal(language: &str, source: &str) -> String {
 
 fn next_is_acked(path: &Path) {
     let module = Module::from_file(path, [].into());
-    let run = module.run(&Attempt::new("{}").ttr_ms(60_000));
+    let run = module.run(&Attempt::new("{}"));
     assert_eq!(run.verdict(), "ack", "{run:?}");
 }
 

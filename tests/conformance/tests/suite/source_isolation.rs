@@ -45,7 +45,7 @@ fn two_topics(language: &str, instances: Instances) -> [Module; 2] {
 }
 
 fn run(module: &Module, payload: &str) -> Seen {
-    let run = module.run(&Attempt::new(payload).ttr_ms(60_000));
+    let run = module.run(&Attempt::new(payload));
     assert_eq!(run.verdict(), "ack", "{payload}: {run:?}");
     serde_json::from_slice(&run.result.unwrap()).unwrap()
 }
