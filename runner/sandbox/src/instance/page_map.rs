@@ -7,6 +7,7 @@ use std::fs::File;
 use std::ops::Range;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use rustix::mm::{Advice, madvise};
 
 /// How many ranges of pages one call of the kernel returns.
 const REGIONS_PER_CALL: usize = 64;
@@ -117,6 +118,20 @@ impl PageMap {
     }
 }
 
+/// Gives a memory its own copies of these pages, which keep their content. Where the kernel refuses, a page is copied when
+/// it is written, as always.
+#[expect(unsafe_code, reason = "no library wraps this advice for slices")]
+pub(crate) fn make_private(memory: &mut [u8], pages: &[Range<usize>]) {
+    for range in pages {
+        let Some(part) = memory.get_mut(range.clone()) else { return };
+        let start = part.as_mut_ptr().cast();
+        // SAFETY: the range is borrowed for writing. The kernel changes no byte of it.
+        if unsafe { madvise(start, part.len(), Advice::LinuxPopulateWrite) }.is_err() {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -154,6 +169,23 @@ pub(crate) mod tests {
         let found = map.private(memory, 3 * PAGE).unwrap();
         assert_eq!((found.own, found.zero), (wanted, vec![0..PAGE, 3 * PAGE..999 * PAGE]));
         assert_eq!(map.private(memory, 3 * PAGE - 1), None);
+    }
+
+    #[test]
+    fn pages_that_are_made_private_keep_their_content_and_cause_no_fault() {
+        let Some(map) = PageMap::open() else { return };
+        let memory = untouched(8);
+        memory[PAGE] = 7;
+        let pages = [PAGE..2 * PAGE, 4 * PAGE..6 * PAGE];
+        make_private(memory, &pages);
+        assert_eq!(map.private(memory, usize::MAX).unwrap().own, pages);
+        assert_eq!((memory[PAGE], memory[4 * PAGE]), (7, 0));
+        // A page beyond the end is left alone.
+        make_private(memory, &[6 * PAGE..7 * PAGE, 8 * PAGE..9 * PAGE]);
+        assert_eq!(
+            map.private(memory, usize::MAX).unwrap().own,
+            [PAGE..2 * PAGE, 4 * PAGE..7 * PAGE]
+        );
     }
 
     #[test]

@@ -11,6 +11,10 @@
 //!
 //! The private pages of an instance stay private, and a job that causes no page fault adds none. So after such a job the
 //! pages are those of the last search.
+//!
+//! A new instance gets the pages that the first job wrote before its own job writes them, in a few system calls. Each of
+//! them would otherwise be mapped when it is read and again when it is written, and the second time the kernel
+//! interrupts every core that runs this process.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -20,7 +24,7 @@ use wasmtime::{Extern, ExternType, Global, Memory, Module, ModuleExport, Mutabil
 use crate::instance::guest::Guest;
 use crate::instance::image_content::{ImageContent, PAGE};
 use crate::instance::page_faults::PageFaults;
-use crate::instance::page_map::{PageMap, PrivatePages};
+use crate::instance::page_map::{self, PageMap, PrivatePages};
 
 /// Instances with more private memory than this are discarded instead of reset, in bytes. A waiting
 /// instance keeps its private memory.
@@ -34,6 +38,8 @@ pub(crate) struct SnapshotImage {
     memory: Option<ModuleExport>,
     globals: Vec<ModuleExport>,
     initial: OnceLock<InitialState>,
+    /// The private pages of the first instance that was reset, after its first job.
+    usual: OnceLock<Vec<Range<usize>>>,
 }
 
 /// What a new instance contains.
@@ -75,7 +81,8 @@ impl SnapshotImage {
             }
         }
         let owner = owner.clone();
-        Some(Self { pages, owner, memory, globals, initial: OnceLock::new() })
+        let (initial, usual) = (OnceLock::new(), OnceLock::new());
+        Some(Self { pages, owner, memory, globals, initial, usual })
     }
 
     /// Inspects an instance that has not run yet. The first call reads its whole memory, some MiB.
@@ -97,6 +104,9 @@ impl SnapshotImage {
         }
         let parts = Resettable { memory, globals, private: None };
         self.initial.get_or_init(|| InitialState::read(store, &parts, &self.owner));
+        if let (Some(memory), Some(usual)) = (parts.memory, self.usual.get()) {
+            page_map::make_private(memory.data_mut(store), usual);
+        }
         Some(parts)
     }
 
@@ -122,6 +132,9 @@ impl SnapshotImage {
                     let found = self.pages.private(memory, PRIVATE_MAX);
                     let Some(private) = found else { return false };
                     parts.private = initial.restore_all(memory, private);
+                    if let Some(private) = &parts.private {
+                        self.usual.get_or_init(|| private.clone());
+                    }
                 }
             }
         }
