@@ -93,6 +93,7 @@ mod module;
 mod outcome;
 mod sandbox;
 mod snapshot_seed;
+mod thread_slot;
 
 pub use config::SandboxConfig;
 pub use digest::Digest;

@@ -79,6 +79,7 @@ pub const CRATES: &[Crate] = &[
                 "config",
                 "digest",
                 "snapshot_seed",
+                "thread_slot",
                 "error",
             ],
         ],

@@ -10,6 +10,7 @@ use std::time::Duration;
 use wasmtime::{Engine, EngineWeak};
 
 use crate::error::SandboxError;
+use crate::thread_slot::BySlot;
 
 /// How often a guest that computes yields.
 const TICK: Duration = Duration::from_millis(2);
@@ -23,7 +24,8 @@ pub(crate) struct Ticker {
 }
 
 struct TickerState {
-    running: AtomicUsize,
+    /// Guests that run, by the thread on which each began.
+    running: BySlot<AtomicUsize>,
     asleep: AtomicBool,
     stop: AtomicBool,
     #[cfg(test)]
@@ -31,12 +33,12 @@ struct TickerState {
 }
 
 /// Keeps the ticker awake for one guest until it is dropped.
-pub(crate) struct Running<'a>(&'a Ticker);
+pub(crate) struct Running<'a>(&'a AtomicUsize);
 
 impl Ticker {
     pub(crate) fn start(engine: &Engine) -> Result<Arc<Self>, SandboxError> {
         let state = Arc::new(TickerState {
-            running: AtomicUsize::new(0),
+            running: BySlot::default(),
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             #[cfg(test)]
@@ -54,17 +56,18 @@ impl Ticker {
     pub(crate) fn run(&self) -> Running<'_> {
         // Sequential consistency guarantees that either this call sees the ticker asleep, or the ticker
         // sees this guest before it sleeps.
-        self.state.running.fetch_add(1, Ordering::SeqCst);
+        let running = self.state.running.own();
+        running.fetch_add(1, Ordering::SeqCst);
         if self.state.asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
         }
-        Running(self)
+        Running(running)
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.state.running.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -91,7 +94,7 @@ impl TickerState {
             assert!(!self.panics_next.swap(false, Ordering::SeqCst), "as a test wants it");
             let Some(engine) = engine.upgrade() else { return };
             engine.increment_epoch();
-            idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
+            idle = if self.has_guests() { 0 } else { idle + 1 };
             if idle >= IDLE_TICKS {
                 self.sleep();
                 idle = 0;
@@ -99,10 +102,14 @@ impl TickerState {
         }
     }
 
+    fn has_guests(&self) -> bool {
+        self.running.all().any(|running| running.load(Ordering::SeqCst) > 0)
+    }
+
     /// Sleeps until a guest runs or the ticker is dropped.
     fn sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
-        while self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
+        while !self.has_guests() && !self.stop.load(Ordering::SeqCst) {
             std::thread::park();
         }
         self.asleep.store(false, Ordering::SeqCst);
