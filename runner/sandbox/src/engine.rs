@@ -14,12 +14,13 @@ use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig};
 use crate::config::SandboxConfig;
 use crate::error::SandboxError;
 use crate::limits::TABLES_PER_MODULE;
+use crate::thread_slot::SLOTS;
 
-/// How many idle instances of all modules together are kept for the next job.
+/// How many idle instances of all modules together are kept for the next job, beyond one for each thread slot.
 pub(crate) const IDLE_INSTANCES_MAX: u32 = 64;
 /// Pool slots beyond `max_jobs`: during a reload the old and the new module run side by side, and idle
 /// instances occupy slots.
-const SLOTS_SPARE: u32 = 64 + IDLE_INSTANCES_MAX;
+const SLOTS_SPARE: u32 = 64 + IDLE_INSTANCES_MAX + SLOTS as u32;
 /// Bytes of a slot's memory that are zeroed in place instead of unmapped. A Go module writes megabytes in
 /// `_initialize`: zeroing them is cheaper than faulting them in again. An instance of a snapshot writes a
 /// few pages, for which unmapping is cheaper.

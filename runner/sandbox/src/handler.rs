@@ -151,7 +151,7 @@ impl Handler {
         };
         let mut faults = PageFaults::watch(instance.knows_its_private_pages());
         let end = {
-            let mut end = pin!(loaded.run_to_end(&mut instance, interrupt));
+            let mut end = pin!(loaded.run_to_end(&mut instance, &owner, interrupt));
             let poll = |context: &mut Context<'_>| {
                 let _running = loaded.ticker.run();
                 faults.during(|| cpu_time.poll(end.as_mut(), context))
@@ -166,7 +166,9 @@ impl Handler {
         let template = &loaded.template;
         if ended_well && template.reuses_instances() && instance.make_reusable(template, &faults) {
             instance.store.data_mut().end_job();
-            loaded.shared.cache.put(owner, instance);
+            if loaded.shared.cache.put(owner, instance) {
+                loaded.shared.budget.wake();
+            }
         }
         (report.wall, report.cpu) = cpu_time.finish();
         report
@@ -207,11 +209,21 @@ impl Loaded {
     }
 
     /// Runs an instance until the guest returns, or something else ends it.
-    async fn run_to_end(&self, instance: &mut Instance, interrupt: Interrupt) -> End {
+    async fn run_to_end(
+        &self,
+        instance: &mut Box<Instance>,
+        owner: &Owner,
+        interrupt: Interrupt,
+    ) -> End {
         let deadline = instance.store.data().job.clock.deadline;
         let verdict = {
             // Pinned here, so that neither is moved. A guest that never yields creates no timer.
-            let verdict = pin!(instance.run_job(&self.template));
+            let verdict = pin!(async {
+                if instance.is_new() {
+                    self.pay_memory(instance, owner).await?;
+                }
+                instance.run_job(&self.template).await
+            });
             let stopped = pin!(async {
                 tokio::select! {
                     biased;
@@ -229,6 +241,66 @@ impl Loaded {
             Ok(_) if instance.is_out_of_fuel() => End::Error(Trap::OutOfFuel.into()),
             Ok(verdict) => End::Returned(verdict),
             Err(error) => End::Error(error),
+        }
+    }
+}
+
+impl Loaded {
+    /// Takes the initial memory of a new instance from the budget. While that has no room, the job waits, and may get
+    /// an instance that another job has left.
+    async fn pay_memory(
+        &self,
+        instance: &mut Box<Instance>,
+        owner: &Owner,
+    ) -> wasmtime::Result<()> {
+        let (account, initial) = (&self.template.account, self.template.initial_memory);
+        if account.take(initial).is_err() {
+            instance.store.data_mut().waits_for_memory = true;
+            let left = Box::pin(self.memory_or_instance(owner)).await?;
+            instance.store.data_mut().waits_for_memory = false;
+            if let Some(mut left) = left {
+                left.take_job(instance)?;
+                *instance = left;
+                return Ok(());
+            }
+        }
+        instance.store.data_mut().limiter.prepay(initial);
+        Ok(())
+    }
+
+    /// Waits for an instance of this owner, or takes the initial memory of a new one.
+    async fn memory_or_instance(&self, owner: &Owner) -> wasmtime::Result<Option<Box<Instance>>> {
+        let (account, initial) = (&self.template.account, self.template.initial_memory);
+        let cache = &self.shared.cache;
+        let mut returned = self.template.reuses_instances().then(|| cache.returned(owner.clone()));
+        let waiting = account.wait();
+        loop {
+            // Before the look, so that nothing is missed that happens after it.
+            let mut released = pin!(waiting.released());
+            released.as_mut().enable();
+            if returned.is_some()
+                && let Some(left) = cache.take(owner)
+            {
+                return Ok(Some(left));
+            }
+            match account.take(initial) {
+                Ok(()) => return Ok(None),
+                Err(exhausted) if initial > account.max() => {
+                    return Err(wasmtime::Error::new(exhausted));
+                }
+                Err(_) => {}
+            }
+            let left = async {
+                match &mut returned {
+                    Some(returned) => returned.await.ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(left) = left => return Ok(Some(left)),
+                () = released => {}
+            }
         }
     }
 }

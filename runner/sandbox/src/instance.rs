@@ -55,8 +55,18 @@ impl Instance {
 
     /// Gives the instance another job.
     pub(crate) fn begin_job(&mut self, attempt: Attempt) -> wasmtime::Result<()> {
+        self.store.data_mut().begin_job(attempt);
+        self.count_job()
+    }
+
+    /// Gives the instance the job of another one, which has not started it.
+    pub(crate) fn take_job(&mut self, from: &mut Self) -> wasmtime::Result<()> {
+        self.store.data_mut().take_job(from.store.data_mut());
+        self.count_job()
+    }
+
+    fn count_job(&mut self) -> wasmtime::Result<()> {
         let guest = self.store.data_mut();
-        guest.begin_job(attempt);
         if self.resettable.is_some() {
             guest.instance_clock = InstanceClock::Running { since: guest.job.clock.started };
         }
@@ -91,6 +101,11 @@ impl Instance {
                     && self.store.data_mut().wasi.is_pristine()
             }
         }
+    }
+
+    /// Whether it needs memory before it can run its job.
+    pub(crate) fn is_new(&self) -> bool {
+        self.exports.is_none()
     }
 
     /// Whether it is known which pages differ from the image. Then the next job is watched for others.

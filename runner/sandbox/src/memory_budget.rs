@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// The reserve is the budget divided by this.
 const RESERVE_DIVISOR: usize = 8;
@@ -105,6 +106,11 @@ impl MemoryBudget {
 
     fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the guests that wait: memory was released, or can be reclaimed.
+    pub(crate) fn wake(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.released.notify_waiters();
         }
@@ -161,19 +167,9 @@ impl MemoryAccount {
         self.budget.release(bytes);
     }
 
-    /// Waits until this many bytes were available. Another guest may take them before this one does.
-    pub(crate) async fn available(&self, bytes: usize) {
-        let _waiting = Waiting::new(&self.budget.waiting);
-        let mut released = std::pin::pin!(self.budget.released.notified());
-        released.as_mut().enable();
-        if !self.has(bytes) {
-            released.await;
-        }
-    }
-
-    fn has(&self, bytes: usize) -> bool {
-        let own = self.held.load(Ordering::SeqCst).saturating_add(bytes);
-        self.budget.held().checked_add(bytes).is_some_and(|sum| sum <= self.limit(own))
+    /// Counts one waiting guest until the result is dropped.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        Waiting::new(&self.budget)
     }
 
     /// Bytes that all guests together may hold when this handler holds `own` of them.
@@ -220,19 +216,24 @@ impl Drop for MemoryReservation {
     }
 }
 
-/// Counts one waiting guest until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// A guest that waits for memory.
+pub(crate) struct Waiting<'a>(&'a MemoryBudget);
 
 impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
+    fn new(budget: &'a MemoryBudget) -> Self {
+        budget.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(budget)
+    }
+
+    /// Ends when memory was released or became idle after this call. Another guest may take it before this one does.
+    pub(crate) fn released(&self) -> Notified<'_> {
+        self.0.released.notified()
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -305,8 +306,9 @@ mod tests {
         let waiter = tokio::spawn({
             let account = Arc::clone(&account);
             async move {
+                let waiting = account.wait();
                 while account.take(5).is_err() {
-                    account.available(5).await;
+                    waiting.released().await;
                 }
             }
         });

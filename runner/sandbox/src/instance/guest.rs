@@ -105,6 +105,14 @@ impl Guest {
         self.calls.io = HostIo::default();
     }
 
+    /// Begins the job of another guest, which has not started it.
+    pub(crate) fn take_job(&mut self, from: &mut Self) {
+        let invocation = from.job.invocation.clone();
+        let (log, services) = (Arc::clone(&from.log), Arc::clone(&from.services));
+        self.begin_job(Attempt { invocation, log, services, began: from.job.clock.started });
+        std::mem::swap(&mut self.spans, &mut from.spans);
+    }
+
     /// Drops what the last job left in the host.
     pub(crate) fn end_job(&mut self) {
         self.job.clear();

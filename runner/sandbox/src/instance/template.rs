@@ -76,21 +76,11 @@ impl Template {
         Guest::new(setup, attempt)
     }
 
-    /// Creates an instance. Waits until the memory budget has room for it.
+    /// Creates an instance, whose initial memory the store has paid for.
     pub(crate) async fn instantiate(
         &self,
         store: &mut Store<Guest>,
     ) -> wasmtime::Result<wasmtime::Instance> {
-        let (account, initial) = (&self.account, self.initial_memory);
-        while let Err(exhausted) = account.take(initial) {
-            if initial > account.max() {
-                return Err(wasmtime::Error::new(exhausted));
-            }
-            store.data_mut().waits_for_memory = true;
-            account.available(initial).await;
-        }
-        store.data_mut().waits_for_memory = false;
-        store.data_mut().limiter.prepay(initial);
         self.linked.instantiate(store).await
     }
 }

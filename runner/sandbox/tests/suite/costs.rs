@@ -208,6 +208,50 @@ async fn a_small_guest_gets_memory_while_sleeping_guests_hold_their_limit() {
     assert_eq!(sandbox.memory_held(), 0);
 }
 
+/// Sleeps for 5 ms with four pages of memory, then logs how many jobs its instance has run.
+fn counting_module() -> String {
+    sleeping_module()
+        .replace("3600000000000", "5000000")
+        .replace(r#"(data (i32.const 256) "asleep")"#, r#"(data (i32.const 256) "1")"#)
+        .replace("(i32.const 6))", "(i32.const 1))\n    (i32.store8 (i32.const 256) (i32.add (i32.const 1) (i32.load8_u (i32.const 256))))")
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_memory_gets_the_instance_that_another_job_leaves() {
+    let (sandbox, lines) = (small(6 << 16), Lines::new());
+    let mut limits = Limits::default();
+    limits.instances.jobs_each = 10;
+    let warm = sandbox.load(counting_module().as_bytes(), limits, Grants::default()).unwrap();
+    let start = |_| {
+        let (handler, services) = (warm.clone(), services_with_logs(lines.clone()));
+        tokio::spawn(async move { handler.run(job(), Interrupt::new(), services).await })
+    };
+    let all: Vec<_> = (0..8).map(start).collect();
+    for one in all {
+        assert_eq!(one.await.unwrap().outcome, Outcome::Acked);
+    }
+    let counts: Vec<String> = lines.take().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(counts, ["1", "2", "3", "4", "5", "6", "7", "8"]);
+    assert_eq!(sandbox.memory_held(), 4 << 16);
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_memory_starts_when_an_instance_of_another_module_is_idle() {
+    let (sandbox, lines) = (small(6 << 16), Lines::new());
+    let mut limits = Limits::default();
+    limits.instances.jobs_each = 10;
+    let warm = sandbox.load(counting_module().as_bytes(), limits, Grants::default()).unwrap();
+    let other = counting_module();
+    let other = sandbox.load(other.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    // The module stays, and its idle instance with it.
+    let (handler, services) = (warm.clone(), services_with_logs(lines.clone()));
+    let first = tokio::spawn(async move { handler.run(job(), Interrupt::new(), services).await });
+    lines.one().await;
+    assert_eq!(run(&other, job()).await.report.outcome, Outcome::Acked);
+    assert_eq!(first.await.unwrap().outcome, Outcome::Acked);
+    drop(warm);
+}
+
 #[tokio::test]
 async fn warm_instances_are_dropped_for_a_starting_guest() {
     let sandbox = small(6 << 16);

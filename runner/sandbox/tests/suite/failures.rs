@@ -127,13 +127,13 @@ async fn a_ttr_may_be_zero_or_very_long() {
 async fn a_full_pool_is_a_temporary_host_fault() {
     let config = SandboxConfig { max_jobs: 1, memory_max: 64 << 20, tables_max: 100 };
     let sandbox = Sandbox::new(&config).unwrap();
-    assert!(sandbox.is_pooling(), "this machine has no address space for a pool of 129");
+    assert!(sandbox.is_pooling(), "this machine has no address space for a pool of 145");
     let load =
         |wat: &str| sandbox.load(wat.as_bytes(), Limits::default(), Grants::default()).unwrap();
     let (sleeper, acks) = (load(SLEEPER), load(ACKS));
     let interrupt = Interrupt::new();
     let mut sleepers = Vec::new();
-    for _ in 0..129 {
+    for _ in 0..145 {
         let lines = Lines::new();
         let (handler, interrupt, sink) = (sleeper.clone(), interrupt.clone(), lines.clone());
         sleepers.push(tokio::spawn(async move {
