@@ -8,7 +8,7 @@ use duebox_queue::Due;
 
 use crate::ceiling;
 use crate::fixture::{Binding, Fixture, Sample};
-use crate::machine::{cpu_s, peak_memory_bytes, reset_peak_memory};
+use crate::machine::{ThreadsLoad, cpu_s, guests, peak_memory_bytes, reset_peak_memory};
 use crate::redis_load::RedisLoad;
 use crate::results::Results;
 use crate::rows::Row;
@@ -47,7 +47,7 @@ pub(crate) const PYTHON: Variant = Variant {
     row: Row::DrainPython,
     ..RUST
 };
-const RUST_WARM: Variant = Variant {
+pub(crate) const RUST_WARM: Variant = Variant {
     name: "Rust, warm",
     mode: "warm",
     lines: "isolation = \"warm\"\n",
@@ -91,6 +91,8 @@ pub(crate) struct Drain {
     pub(crate) middle_per_s: f64,
     /// CPU time of the daemon, s.
     pub(crate) daemon_cpu_s: f64,
+    /// What the daemon's threads for guests used.
+    pub(crate) guests: ThreadsLoad,
     /// What Redis was asked.
     pub(crate) load: RedisLoad,
     /// CPU time of each server, s.
@@ -153,11 +155,13 @@ pub(crate) async fn on(
     daemon.wait_for_line("it is ready", |line| line.message() == "ready");
     reset_peak_memory(daemon.pid())?;
     let servers_before = fixture.redis.cpu_s().await?;
+    let guests_before = guests(daemon.pid())?;
     let (before, cpu_before_s) = (fixture.load().await?, cpu_s(daemon.pid())?);
     fixture.queue.resume(&fixture.topic).await?;
     let samples = fixture.watch(&mut daemon).await.context("drain")?;
     let load = fixture.load_since(before, samples.len()).await?;
     let daemon_cpu_s = cpu_s(daemon.pid())? - cpu_before_s;
+    let guests = guests(daemon.pid())?.since(guests_before);
     let servers_cpu_s = fixture.redis.cpu_s().await?;
     let servers_cpu_s =
         servers_cpu_s.iter().zip(servers_before).map(|(after, before)| after - before).collect();
@@ -165,7 +169,15 @@ pub(crate) async fn on(
     fixture.ensure_clean().await?;
     shutdown::stop_and_verify(std::slice::from_mut(&mut daemon), jobs)?;
     let (per_s, middle_per_s) = rates(&samples, jobs)?;
-    Ok(Drain { per_s, middle_per_s, daemon_cpu_s, load, servers_cpu_s, daemon_memory_bytes })
+    Ok(Drain {
+        per_s,
+        middle_per_s,
+        daemon_cpu_s,
+        guests,
+        load,
+        servers_cpu_s,
+        daemon_memory_bytes,
+    })
 }
 
 /// Jobs per second of the whole run and of its middle part.

@@ -47,6 +47,8 @@ pub(crate) struct Fixture {
     pub(crate) backlog: u64,
     /// The shards of the topic.
     shards: u32,
+    /// The threads for guests of each daemon; 0 as many as there are cores.
+    pub(crate) guest_threads: usize,
     /// Pause between two samples.
     pub(crate) poll_interval: Duration,
     dir: TempDir,
@@ -93,7 +95,16 @@ impl Fixture {
         let topic = TopicName::new(TOPIC)?;
         let dir = tempfile::tempdir().context("cannot create a directory for the manifest")?;
         let poll_interval = POLL_INTERVAL;
-        Ok(Self { redis, queue, topic, backlog: 0, shards: 1, poll_interval, dir })
+        Ok(Self {
+            redis,
+            queue,
+            topic,
+            backlog: 0,
+            shards: 1,
+            guest_threads: 0,
+            poll_interval,
+            dir,
+        })
     }
 
     /// Splits the topic into shards.
@@ -137,8 +148,9 @@ impl Fixture {
     /// The manifest without its topics. Compiled modules are cached in the fixture's folder.
     pub(crate) fn manifest_head(&self, max_jobs: u64, log: &str) -> String {
         format!(
-            "[redis]\n{}\n[runner]\nmax_jobs = {max_jobs}\nlog = {log:?}\ncache = {:?}\n\n",
+            "[redis]\n{}\n[runner]\nmax_jobs = {max_jobs}\nthreads = {}\nlog = {log:?}\ncache = {:?}\n\n",
             self.redis.manifest_lines(),
+            self.guest_threads,
             self.dir.path().join("cache").display().to_string(),
         )
     }

@@ -1,5 +1,6 @@
 //! The machine that a run uses, and the CPU time and memory of a process on it (Linux).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
@@ -56,6 +57,47 @@ pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
     Ok(ticks.sum::<u64>() as f64 / TICKS_PER_S)
 }
 
+/// What the running threads of one name have used since they started.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ThreadsLoad {
+    /// CPU time, s.
+    pub(crate) cpu_s: f64,
+    /// How often one of them gave up its core, because it waited for something.
+    pub(crate) waits: u64,
+}
+
+impl ThreadsLoad {
+    /// The same since an earlier reading.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { cpu_s: self.cpu_s - before.cpu_s, waits: self.waits - before.waits }
+    }
+}
+
+/// The threads of a process, by name.
+fn threads(pid: u32) -> anyhow::Result<BTreeMap<String, ThreadsLoad>> {
+    let mut all = BTreeMap::<String, ThreadsLoad>::new();
+    let folder = format!("/proc/{pid}/task");
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
+        let thread = entry.with_context(|| format!("cannot read {folder}"))?.path();
+        let read = |file: &str| fs::read_to_string(thread.join(file)).unwrap_or_default();
+        let (status, times) = (read("status"), read("schedstat"));
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        // A thread that has ended meanwhile has no name.
+        let Some(name) = field("Name:") else { continue };
+        let load = all.entry(name.trim().to_owned()).or_default();
+        let cpu_ns = times.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
+        load.cpu_s += cpu_ns.unwrap_or_default() / 1e9;
+        let waits = field("voluntary_ctxt_switches:").and_then(|count| count.trim().parse().ok());
+        load.waits += waits.unwrap_or(0);
+    }
+    Ok(all)
+}
+
+/// What the threads that start all guests of a process have used.
+pub(crate) fn guests(pid: u32) -> anyhow::Result<ThreadsLoad> {
+    Ok(threads(pid)?.get("guest").copied().unwrap_or_default())
+}
+
 /// Peak resident memory of a process, in bytes.
 pub(crate) fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
     memory_bytes(pid, "VmHWM:")
@@ -102,6 +144,8 @@ mod tests {
         assert!(peak_memory_bytes(pid).unwrap() > 100_000);
         assert!(resident_bytes(pid).unwrap() <= peak_memory_bytes(pid).unwrap());
         assert!(proportional_bytes(pid).unwrap() > 100_000);
+        let loads = threads(pid).unwrap();
+        assert!(loads.values().any(|load| load.cpu_s > 0.0), "{loads:?}");
         let before = cpu_s(pid).unwrap();
         let mut rounds = 0_u64;
         while cpu_s(pid).unwrap() <= before {

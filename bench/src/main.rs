@@ -11,6 +11,7 @@ mod burst;
 mod ceiling;
 mod ci;
 mod contender;
+mod cores;
 mod cost;
 mod drain;
 mod duebox;
@@ -96,6 +97,7 @@ enum Benchmark {
     Languages(languages::LanguagesArgs),
     Reload(reload::ReloadArgs),
     Neighbour(neighbour::NeighbourArgs),
+    Cores(cores::CoresArgs),
     Ci(ci::CiArgs),
 }
 
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Some(Benchmark::Languages(args)) => languages::run(args),
         Some(Benchmark::Reload(args)) => reload::run(args),
         Some(Benchmark::Neighbour(args)) => neighbour::run(args),
+        Some(Benchmark::Cores(args)) => cores::run(args),
         Some(Benchmark::Ci(args)) => ci::run(args),
         None => table::run(&args),
     };

@@ -22,13 +22,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::results::median;
 
-const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
-const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
+pub(crate) const FRESH: Instances = Instances { snapshot: false, jobs_each: 1 };
+pub(crate) const SNAPSHOT: Instances = Instances { snapshot: true, jobs_each: 1 };
 /// The handlers that parse their payload, and the length of that, in bytes.
 const JSON_JS: &str = "json-js";
 const JSON_PY: &str = "json-py";
 const JSON_BYTES: usize = 1_000;
-const WARM: Instances = Instances { snapshot: false, jobs_each: 1_000 };
+pub(crate) const WARM: Instances = Instances { snapshot: false, jobs_each: 1_000 };
 /// Jobs between two readings of the clock.
 const BATCH: u32 = 50;
 
@@ -221,7 +221,7 @@ fn module_bytes(folder: &Path, module: &str) -> anyhow::Result<Vec<u8>> {
         .with_context(|| format!("no handler at {}; run: ./dev handlers {module}", path.display()))
 }
 
-fn load(
+pub(crate) fn load(
     sandbox: &Sandbox,
     folder: &Path,
     module: &str,
@@ -281,7 +281,8 @@ pub(crate) fn processor_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-async fn drain(
+/// Runs job after job for this span and returns their number.
+pub(crate) async fn drain(
     handler: &Handler,
     job: Invocation,
     began: Instant,
