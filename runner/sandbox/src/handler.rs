@@ -10,9 +10,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use duebox_job::TopicName;
+use futures_util::future::OptionFuture;
 use wasmtime::Trap;
 
 use crate::digest::Digest;
@@ -28,10 +29,14 @@ use crate::instance::interrupt::Interrupt;
 use crate::instance::page_faults::PageFaults;
 use crate::instance::template::Template;
 use crate::invocation::Invocation;
-use crate::memory_budget::{MemoryBudget, Reclaim};
+use crate::memory_budget::{MemoryBudget, Reclaim, Waiting};
 use crate::outcome::failure::End;
 use crate::outcome::report::RunReport;
 use crate::snapshot_seed::SnapshotSeed;
+
+/// How often a job that waits for memory looks whether idle instances hold enough. They are not announced: that would wake
+/// it after each job of every other topic.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A module that is ready to run. Clones are the same module. A run keeps its module until it ends.
 #[derive(Clone)]
@@ -166,8 +171,10 @@ impl Handler {
         let template = &loaded.template;
         if ended_well && template.reuses_instances() && instance.make_reusable(template, &faults) {
             instance.store.data_mut().end_job();
-            if loaded.shared.cache.put(owner, instance) {
-                loaded.shared.budget.wake();
+            loaded.shared.cache.put(owner, instance);
+            // A job that begins to wait now may not be seen here. It finds the instance when it looks.
+            if loaded.shared.budget.has_waiting() {
+                loaded.shared.cache.hand_over();
             }
         }
         (report.wall, report.cpu) = cpu_time.finish();
@@ -243,9 +250,7 @@ impl Loaded {
             Err(error) => End::Error(error),
         }
     }
-}
 
-impl Loaded {
     /// Takes the initial memory of a new instance from the budget. While that has no room, the job waits, and may get
     /// an instance that another job has left.
     async fn pay_memory(
@@ -270,16 +275,30 @@ impl Loaded {
 
     /// Waits for an instance of this owner, or takes the initial memory of a new one.
     async fn memory_or_instance(&self, owner: &Owner) -> wasmtime::Result<Option<Box<Instance>>> {
+        let waiting = self.template.account.wait();
+        let reuses = self.template.reuses_instances();
+        let returned = reuses.then(|| self.shared.cache.returned(owner.clone()));
+        tokio::select! {
+            biased;
+            Some(Ok(left)) = OptionFuture::from(returned) => Ok(Some(left)),
+            found = self.look_in_turn(owner, &waiting) => found,
+        }
+    }
+
+    /// Looks for memory and for an idle instance. One job of a handler looks at a time, the one that has waited longest.
+    async fn look_in_turn(
+        &self,
+        owner: &Owner,
+        waiting: &Waiting<'_>,
+    ) -> wasmtime::Result<Option<Box<Instance>>> {
         let (account, initial) = (&self.template.account, self.template.initial_memory);
-        let cache = &self.shared.cache;
-        let mut returned = self.template.reuses_instances().then(|| cache.returned(owner.clone()));
-        let waiting = account.wait();
+        let _turn = account.turn().await;
         loop {
-            // Before the look, so that nothing is missed that happens after it.
+            // Before the look, so that no release is missed that follows it.
             let mut released = pin!(waiting.released());
             released.as_mut().enable();
-            if returned.is_some()
-                && let Some(left) = cache.take(owner)
+            if self.template.reuses_instances()
+                && let Some(left) = self.shared.cache.take(owner)
             {
                 return Ok(Some(left));
             }
@@ -290,16 +309,9 @@ impl Loaded {
                 }
                 Err(_) => {}
             }
-            let left = async {
-                match &mut returned {
-                    Some(returned) => returned.await.ok(),
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                biased;
-                Some(left) = left => return Ok(Some(left)),
                 () = released => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
     }

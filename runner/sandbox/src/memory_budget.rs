@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
 /// The reserve is the budget divided by this.
 const RESERVE_DIVISOR: usize = 8;
@@ -51,6 +51,8 @@ pub(crate) struct BudgetExhausted {
 pub(crate) struct MemoryAccount {
     budget: Arc<MemoryBudget>,
     held: AtomicUsize,
+    /// Held by the guest that looks for memory.
+    turn: Mutex<()>,
 }
 
 impl Default for MemoryBudget {
@@ -106,14 +108,14 @@ impl MemoryBudget {
 
     fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
-        self.wake();
-    }
-
-    /// Wakes the guests that wait: memory was released, or can be reclaimed.
-    pub(crate) fn wake(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        if self.has_waiting() {
             self.released.notify_waiters();
         }
+    }
+
+    /// Whether a guest waits for memory.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Bytes that all guests may hold.
@@ -135,7 +137,7 @@ impl MemoryBudget {
 impl MemoryAccount {
     /// The account of a handler that holds nothing yet.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
-        Self { budget, held: AtomicUsize::new(0) }
+        Self { budget, held: AtomicUsize::new(0), turn: Mutex::default() }
     }
 
     /// Bytes that the guests of this handler may hold if no other handler holds any.
@@ -165,6 +167,11 @@ impl MemoryAccount {
     pub(crate) fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
         self.budget.release(bytes);
+    }
+
+    /// Waits until no other guest of this handler looks for memory. The guests take turns in the order in which they came.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Counts one waiting guest until the result is dropped.
@@ -225,7 +232,7 @@ impl<'a> Waiting<'a> {
         Self(budget)
     }
 
-    /// Ends when memory was released or became idle after this call. Another guest may take it before this one does.
+    /// Ends when memory was released after this call. Another guest may take it before this one does.
     pub(crate) fn released(&self) -> Notified<'_> {
         self.0.released.notified()
     }

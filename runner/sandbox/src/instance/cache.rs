@@ -9,7 +9,6 @@
 //! While the memory budget has no room, a job waits for an instance of its owner to be put back, and gets it at once.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duebox_job::TopicName;
 use parking_lot::{Mutex, MutexGuard};
@@ -44,9 +43,8 @@ pub(crate) struct InstanceCache {
     /// The instance that each thread put back last. A thread that runs job after job of one topic needs no other, and
     /// shares nothing with other threads.
     last: BySlot<Mutex<Option<Idle>>>,
+    /// Locked after a thread's own place, never before it: an instance that moves here is always in one of the two.
     shared: Mutex<SharedInstances>,
-    /// How many jobs wait or have given up. It is changed under the lock of `shared`.
-    waiting: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -72,7 +70,7 @@ impl InstanceCache {
             let at = idle.iter().rposition(|(of, _)| of == owner)?;
             idle.remove(at).map(|(_, instance)| instance)
         };
-        last(self.last.own()).or_else(shared).or_else(|| self.last.all().find_map(last))
+        last(self.last.own()).or_else(shared).or_else(|| self.last.all().skip(1).find_map(last))
     }
 
     /// The next instance of an owner that is put back, after those for the jobs that wait already.
@@ -80,56 +78,48 @@ impl InstanceCache {
         let (waiter, returned) = oneshot::channel();
         let mut shared = self.shared.lock();
         if shared.waiting.len() >= shared.sweep_at {
-            shared.sweep();
+            shared.waiting.retain(|(_, waiter)| !waiter.is_closed());
             shared.sweep_at = SWEEP_AT_MIN.max(2 * shared.waiting.len());
         }
         shared.waiting.push_back((owner, waiter));
-        self.waiting.store(shared.waiting.len(), Ordering::SeqCst);
         returned
     }
 
-    /// Gives an instance to the job that has waited longest for one of this owner. Without such a job it stays here, and
-    /// the result is true.
-    pub(crate) fn put(&self, owner: Owner, instance: Box<Instance>) -> bool {
-        let own = self.last.own();
-        let before = own.lock().replace((owner, instance));
-        before.into_iter().for_each(|before| self.shelve(before));
-        // A job that begins to wait now looks here afterwards. Sequential consistency guarantees that it sees the instance,
-        // or this call sees the job.
-        if self.waiting.load(Ordering::SeqCst) == 0 {
-            return true;
-        }
-        let last = own.lock().take();
-        last.is_none_or(|last| self.hand_over(last))
-    }
-
-    fn hand_over(&self, (owner, instance): Idle) -> bool {
-        let mut shared = self.shared.lock();
-        let left = shared.offer(&owner, instance);
-        self.waiting.store(shared.waiting.len(), Ordering::SeqCst);
-        drop(shared);
-        let stays = left.is_some();
-        left.into_iter().for_each(|instance| self.shelve((owner.clone(), instance)));
-        stays
-    }
-
-    /// Keeps an instance for all threads. If there are too many, the one that has waited longest is dropped.
-    fn shelve(&self, instance: Idle) {
-        let mut shared = self.shared.lock();
-        shared.idle.push_back(instance);
-        let are_too_many = shared.idle.len() > IDLE_INSTANCES_MAX as usize;
-        let oldest = if are_too_many { shared.idle.pop_front() } else { None };
-        // Dropping an instance is slow, so it happens after the lock is released.
-        drop(shared);
+    /// Keeps an instance for the next job of its owner.
+    pub(crate) fn put(&self, owner: Owner, instance: Box<Instance>) {
+        let mut last = self.last.own().lock();
+        let before = last.replace((owner, instance));
+        let oldest = before.and_then(|before| self.shelve(before));
+        // Dropping an instance is slow, so it happens after the locks are released.
+        drop(last);
         drop(oldest);
     }
 
-    /// Makes all instances those of all threads.
+    /// Gives the instance that this thread put back last to the job that has waited longest for one of its owner. Without
+    /// such a job it stays.
+    pub(crate) fn hand_over(&self) {
+        let mut last = self.last.own().lock();
+        if let Some(idle) = last.take() {
+            *last = self.shared.lock().offer(idle);
+        }
+    }
+
+    /// Moves an instance to those of all threads. If there are too many, the one that has waited longest is returned.
+    fn shelve(&self, instance: Idle) -> Option<Idle> {
+        let idle = &mut self.shared.lock().idle;
+        idle.push_back(instance);
+        if idle.len() > IDLE_INSTANCES_MAX as usize { idle.pop_front() } else { None }
+    }
+
+    /// Moves all instances to those of all threads.
     fn gather(&self) -> MutexGuard<'_, SharedInstances> {
-        let last: Vec<Idle> = self.last.all().filter_map(|last| last.lock().take()).collect();
-        let mut shared = self.shared.lock();
-        shared.idle.extend(last);
-        shared
+        for last in self.last.all() {
+            let mut last = last.lock();
+            let oldest = last.take().and_then(|instance| self.shelve(instance));
+            drop(last);
+            drop(oldest);
+        }
+        self.shared.lock()
     }
 
     /// Drops all instances of a module.
@@ -145,30 +135,24 @@ impl InstanceCache {
 }
 
 impl SharedInstances {
-    /// Removes the jobs that have given up.
-    fn sweep(&mut self) {
-        self.waiting.retain(|(_, waiter)| !waiter.is_closed());
-    }
-
     /// Gives an instance to a job that waits for it. Without such a job it is returned.
-    fn offer(&mut self, owner: &Owner, mut instance: Box<Instance>) -> Option<Box<Instance>> {
-        self.sweep();
-        while let Some(at) = self.waiting.iter().position(|(of, _)| of == owner)
+    fn offer(&mut self, (owner, mut instance): Idle) -> Option<Idle> {
+        while let Some(at) = self.waiting.iter().position(|(of, _)| *of == owner)
             && let Some((_, waiter)) = self.waiting.remove(at)
         {
             match waiter.send(instance) {
                 Ok(()) => return None,
-                // It has given up meanwhile.
+                // It has given up.
                 Err(back) => instance = back,
             }
         }
-        Some(instance)
+        Some((owner, instance))
     }
 }
 
 impl Reclaim for InstanceCache {
-    /// Drops the instances that have waited longest. If all together hold less memory than needed, drops
-    /// none.
+    /// Drops the instances that have waited longest, and those that a thread put back last at the end. If all together
+    /// hold less memory than needed, drops none for it.
     fn reclaim(&self, bytes: usize) -> bool {
         let mut shared = self.gather();
         let (mut freed, mut count) = (0, 0);

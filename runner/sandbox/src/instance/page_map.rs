@@ -172,7 +172,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn pages_that_are_made_private_keep_their_content_and_cause_no_fault() {
+    fn pages_that_are_made_private_keep_their_content() {
         let Some(map) = PageMap::open() else { return };
         let memory = untouched(8);
         memory[PAGE] = 7;

@@ -208,6 +208,13 @@ async fn a_small_guest_gets_memory_while_sleeping_guests_hold_their_limit() {
     assert_eq!(sandbox.memory_held(), 0);
 }
 
+/// Each instance runs ten jobs.
+fn warm() -> Limits {
+    let mut limits = Limits::default();
+    limits.instances.jobs_each = 10;
+    limits
+}
+
 /// Sleeps for 5 ms with four pages of memory, then logs how many jobs its instance has run.
 fn counting_module() -> String {
     sleeping_module()
@@ -219,9 +226,7 @@ fn counting_module() -> String {
 #[tokio::test]
 async fn a_job_that_waits_for_memory_gets_the_instance_that_another_job_leaves() {
     let (sandbox, lines) = (small(6 << 16), Lines::new());
-    let mut limits = Limits::default();
-    limits.instances.jobs_each = 10;
-    let warm = sandbox.load(counting_module().as_bytes(), limits, Grants::default()).unwrap();
+    let warm = sandbox.load(counting_module().as_bytes(), warm(), Grants::default()).unwrap();
     let start = |_| {
         let (handler, services) = (warm.clone(), services_with_logs(lines.clone()));
         tokio::spawn(async move { handler.run(job(), Interrupt::new(), services).await })
@@ -238,11 +243,9 @@ async fn a_job_that_waits_for_memory_gets_the_instance_that_another_job_leaves()
 #[tokio::test]
 async fn a_job_that_waits_for_memory_starts_when_an_instance_of_another_module_is_idle() {
     let (sandbox, lines) = (small(6 << 16), Lines::new());
-    let mut limits = Limits::default();
-    limits.instances.jobs_each = 10;
-    let warm = sandbox.load(counting_module().as_bytes(), limits, Grants::default()).unwrap();
-    let other = counting_module();
-    let other = sandbox.load(other.as_bytes(), Limits::default(), Grants::default()).unwrap();
+    let module = counting_module();
+    let load = |limits| sandbox.load(module.as_bytes(), limits, Grants::default()).unwrap();
+    let (warm, other) = (load(warm()), load(Limits::default()));
     // The module stays, and its idle instance with it.
     let (handler, services) = (warm.clone(), services_with_logs(lines.clone()));
     let first = tokio::spawn(async move { handler.run(job(), Interrupt::new(), services).await });
@@ -255,11 +258,9 @@ async fn a_job_that_waits_for_memory_starts_when_an_instance_of_another_module_i
 #[tokio::test]
 async fn warm_instances_are_dropped_for_a_starting_guest() {
     let sandbox = small(6 << 16);
-    let mut limits = Limits::default();
-    limits.instances.jobs_each = 10;
     let page = r#"(module (memory (export "memory") 4)
         (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
-    let warm = sandbox.load(page.as_bytes(), limits, Grants::default()).unwrap();
+    let warm = sandbox.load(page.as_bytes(), warm(), Grants::default()).unwrap();
     let fresh = sandbox.load(page.as_bytes(), Limits::default(), Grants::default()).unwrap();
     assert_eq!(run(&warm, job()).await.report.outcome, Outcome::Acked);
     assert_eq!(sandbox.memory_held(), 4 << 16);
