@@ -175,7 +175,8 @@ fn middle(lines: &[Line]) -> Line {
     }
 }
 
-/// Drains of a daemon with these numbers of threads, and the costs of the one with a thread for each core.
+/// Drains of a daemon with these numbers of threads, and the costs of the one with a thread for each core, or the next lower
+/// number.
 fn daemon(args: &CoresArgs, cores: usize, serial_us: f64) -> anyhow::Result<(Vec<Line>, Costs)> {
     let settings = Settings { jobs: 100_000, ..Settings::for_ci(&args.handlers) };
     let (runtime, jobs) = (runtime(2)?, settings.jobs as f64);
@@ -188,12 +189,14 @@ fn daemon(args: &CoresArgs, cores: usize, serial_us: f64) -> anyhow::Result<(Vec
         runtime.block_on(drained).with_context(|| format!("{threads} threads"))
     };
     let mut found: Vec<Vec<Line>> = vec![Vec::new(); THREADS.len()];
+    let usual = THREADS.into_iter().filter(|threads| *threads <= cores).max();
     let mut costs = Vec::new();
     for _ in 0..args.repeats {
         for (lines, threads) in found.iter_mut().zip(THREADS) {
             let drain = once(threads)?;
             lines.push(line(threads, drain.per_s, jobs, drain.guests));
-            if threads == cores {
+            // No more threads than cores: with more they would wait for each other.
+            if Some(threads) == usual {
                 costs.push(Costs::of(&drain, jobs, serial_us));
             }
         }

@@ -69,7 +69,7 @@ pub(crate) struct ThreadsLoad {
 impl ThreadsLoad {
     /// The same since an earlier reading.
     pub(crate) fn since(self, before: Self) -> Self {
-        Self { cpu_s: self.cpu_s - before.cpu_s, waits: self.waits - before.waits }
+        Self { cpu_s: self.cpu_s - before.cpu_s, waits: self.waits.saturating_sub(before.waits) }
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Module {
     services: Option<Arc<Services>>,
 }
 
-/// A job built by a test. Defaults: attempt 1 of 8, due at its creation, [`TTR`] to run.
+/// A job built by a test. Defaults: attempt 1 of 8, due at its creation, 300 s to run.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// The job's id.
