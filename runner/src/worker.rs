@@ -8,9 +8,9 @@
 //!                  └───── ended ◀── Executor ◀── tasks ┘
 //! ```
 //!
-//! A worker runs one turn at a time. It repeats a turn without a reply until it gets one, so its view of
-//! its leases matches Redis. During a turn the executor keeps running the jobs leased before, and the worker
-//! reports what the turn before has settled.
+//! A worker repeats a turn without a reply until it gets one, so its view of its leases matches Redis. During a
+//! turn the executor keeps running the jobs leased before, and the worker reports what the turn before has
+//! settled. Under load verdicts and leases are two turns under way at once (`under_way.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -32,17 +32,20 @@ use self::breaker_probe::Probe;
 pub use self::parts::{TopicStats, WorkerParts, WorkerServices};
 use self::send::next_command;
 use self::settled::SettledJobs;
+use self::under_way::TurnUnderWay;
 
 mod admit;
 pub mod batch_limits;
 mod breaker_probe;
 pub mod in_flight;
+mod lease_size;
 mod parts;
 pub mod prefetch;
 mod recordings;
 mod send;
 mod settled;
 mod turn;
+mod under_way;
 pub mod verdict;
 
 /// How long a verdict waits for others to share its turn.
@@ -73,20 +76,14 @@ pub enum WorkerCommand {
     Drain(Instant),
 }
 
-/// How many jobs a lease call may ask for.
-#[derive(Debug, Clone, Copy, Default)]
-struct LeaseSize {
-    jobs: usize,
-    /// How many of them would start at once.
-    at_once: usize,
-}
-
 /// Serves one topic, or one shard of it.
 pub struct Worker {
     parts: WorkerParts,
     in_flight: InFlight,
     unsettled: Unsettled,
     unreported: Option<SettledJobs>,
+    /// The second turn under way.
+    next: Option<TurnUnderWay>,
     look: NextLook,
     sampler: AttemptSampler,
     prefetch: Prefetch,
@@ -142,13 +139,6 @@ struct NextLook {
     expiry: Option<Instant>,
 }
 
-/// How many more jobs would start at once: no more than may run, and than threads are free for. Others are leased
-/// ahead, so that they do not count as crashed if the runner dies before they start.
-fn starts_at_once(concurrency: usize, load: Load) -> usize {
-    let may_run = concurrency.saturating_sub(load.waiting + load.running);
-    may_run.min(load.free_threads.saturating_sub(load.waiting))
-}
-
 impl Worker {
     /// Creates a worker that looks at its topic at once.
     pub fn new(parts: WorkerParts) -> Self {
@@ -159,6 +149,7 @@ impl Worker {
             parts,
             unsettled: Unsettled::default(),
             unreported: None,
+            next: None,
             look: NextLook::new(now),
             sampler: AttemptSampler::default(),
             prefetch: Prefetch::default(),
@@ -190,8 +181,11 @@ impl Worker {
             if load.ended > 0 {
                 self.unsettled.settle_at.get_or_insert(now + LINGER);
             }
-            if now >= self.not_before && self.turn_is_due(now, load) {
-                self.take_turn(now).await;
+            if let Some(turn) = self.next.take() {
+                self.end_turn(turn).await;
+            } else if now >= self.not_before && self.turn_is_due(now, load) {
+                let turn = self.begin_turn(now);
+                self.end_turn(turn).await;
             } else {
                 self.report_settled();
                 self.wait(now, load).await;
@@ -202,36 +196,6 @@ impl Worker {
             let left = self.in_flight.len();
             warn!(topic = %self.parts.shard.topic(), left, "the drain ended with leases left; they expire by themselves");
         }
-    }
-
-    /// How many jobs can be leased now.
-    fn lease_size(&self, load: Load, now: Instant) -> LeaseSize {
-        let ahead = self.ahead(load, now);
-        if self.drain_until.is_some() || load.waiting > ahead / 2 {
-            return LeaseSize::default();
-        }
-        if self.look.stalled && load.starting > 0 {
-            return LeaseSize::default();
-        }
-        let concurrency = self.parts.bound.borrow().topic.concurrency as usize;
-        let room = (concurrency + ahead).saturating_sub(load.waiting + load.running);
-        let call_max = self.prefetch.call_max().min(self.parts.batch_limits.batch_max(now));
-        let jobs = self.allowed_by_breaker(room.min(call_max), now);
-        let at_once = starts_at_once(concurrency, load).min(jobs);
-        // Suspects come first: other jobs would take each place in which one of them could start.
-        if self.look.suspects && at_once == 0 {
-            return LeaseSize::default();
-        }
-        LeaseSize { jobs, at_once }
-    }
-
-    /// How many jobs may be leased in addition to those that start at once. None if the topic limits
-    /// running jobs, because Redis counts each leased job as running.
-    fn ahead(&self, load: Load, now: Instant) -> usize {
-        if self.parts.bound.borrow().topic.starts.max_running.is_some() {
-            return 0;
-        }
-        self.prefetch.ahead(load.longest(now))
     }
 
     fn turn_is_due(&self, now: Instant, load: Load) -> bool {
@@ -320,8 +284,8 @@ impl Worker {
     fn is_over(&self) -> bool {
         let Some(until) = self.drain_until else { return false };
         let load = self.parts.executor.load();
-        let settled =
-            self.in_flight.is_empty() && self.unsettled.jobs.is_empty() && load.ended == 0;
+        let has_verdicts = self.next.is_some() || !self.unsettled.jobs.is_empty();
+        let settled = self.in_flight.is_empty() && !has_verdicts && load.ended == 0;
         settled || monotonic::now() >= self.give_up_at(until)
     }
 

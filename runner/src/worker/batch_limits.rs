@@ -6,6 +6,7 @@
 //! - Next to a quiet topic, all take [`BATCH_NEXT_TO_QUIET`] jobs a turn. If the quiet topic has jobs all
 //!   the time, the busy ones rest after each turn for as long as it took, so that they never use all of Redis
 //!   and of the CPU.
+//! - Only a topic that is alone has two turns under way at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,9 @@ const REST_WITHIN: Duration = Duration::from_secs(1);
 /// The longest rest, however long a turn took.
 const REST_MAX: Duration = Duration::from_millis(5);
 
+/// A turn with so many jobs takes Redis about half a millisecond or more, in which another one can be prepared.
+const LARGE_TURN: usize = BATCH_MAX / 4;
+
 /// The batch limits of all topics of a daemon. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct BatchLimits(Arc<Mutex<RecentTopics>>);
@@ -32,6 +36,8 @@ pub struct BatchLimits(Arc<Mutex<RecentTopics>>);
 #[derive(Debug, Default)]
 struct RecentTopics {
     joined: u64,
+    /// What counts as a large turn in a simulation.
+    simulated_large: Option<usize>,
     /// Topics whose last turn was large.
     busy: Last,
     /// Topics whose last turn was small.
@@ -53,6 +59,12 @@ pub struct TopicBatchLimits {
 }
 
 impl BatchLimits {
+    /// For simulations, whose turns are small: a turn with so many jobs is large, whatever other topics do.
+    pub fn with_large_turn(jobs: usize) -> Self {
+        let recent = RecentTopics { simulated_large: Some(jobs), ..RecentTopics::default() };
+        Self(Arc::new(Mutex::new(recent)))
+    }
+
     /// Registers a topic.
     pub fn join(&self) -> TopicBatchLimits {
         let mut recent = self.recent();
@@ -85,6 +97,13 @@ impl TopicBatchLimits {
         } else {
             BATCH_MAX
         }
+    }
+
+    /// With how many jobs a turn is large: two large turns of this topic may be under way at once. None is, while
+    /// another topic has jobs.
+    pub fn large_turn(&self, now: Instant) -> Option<usize> {
+        let simulated = self.limits.recent().simulated_large;
+        simulated.or_else(|| (self.batch_max(now) == BATCH_MAX).then_some(LARGE_TURN))
     }
 
     /// How long this topic rests after a full turn that took `turn`.
@@ -122,6 +141,7 @@ mod tests {
         assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_MAX));
         one.record_jobs(BATCH_MAX, now);
         one.clone().record_jobs(BATCH_MAX, now);
+        assert_eq!((one.large_turn(now), two.large_turn(now)), (Some(LARGE_TURN), None));
         assert_eq!((one.batch_max(now), two.batch_max(now)), (BATCH_MAX, BATCH_NEXT_TO_BUSY));
         two.record_jobs(BATCH_NEXT_TO_BUSY, now);
         assert_eq!(

@@ -4,61 +4,68 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_queue::{QueueError, REPLY_MAX, TurnReply};
+use duebox_queue::{BATCH_MAX, QueueError, TurnReply};
 use tokio::sync::watch;
 use tracing::warn;
 
 use super::turn::Plan;
+use super::under_way::{Answer, Parts, TurnUnderWay, second_answered};
 use super::{DRAIN_REPLY_MAX, Worker, WorkerCommand};
 use crate::monotonic;
 use crate::redis_host::outage::{self, RETRY_FIRST};
 
 impl Worker {
-    /// Sends a turn until Redis replies, and interrupts guests whose lease runs out meanwhile. Returns the
-    /// reply and when the successful try was sent.
-    pub(super) async fn send(&mut self, plan: &mut Plan) -> Option<(TurnReply, Instant)> {
-        let runner_id = Arc::clone(&self.parts.services.runner_id);
-        let (queue, shard) = (self.parts.services.queue.clone(), self.parts.shard.clone());
-        let mut is_repeated = false;
+    /// Sends a turn until Redis replies. Returns the reply, and when the successful try was sent.
+    pub(super) async fn reply_to(
+        &mut self,
+        mut turn: TurnUnderWay,
+    ) -> Option<(Plan, TurnReply, Instant)> {
         let mut wait = RETRY_FIRST;
         loop {
-            let sent_at = monotonic::now();
-            // From then on nothing waits for this reply, so a job that Redis leased would not run.
-            plan.lease_until(self.clock.us_at(sent_at + REPLY_MAX));
-            let turn = plan.turn(&runner_id, is_repeated);
-            let answer = {
-                let mut asked = std::pin::pin!(queue.turn(&shard, &turn));
-                let mut is_sent = false;
-                loop {
-                    let first_end = self.in_flight.first_end(monotonic::now());
-                    let ends_at = self.turn_ends_at(sent_at);
-                    tokio::select! {
-                        biased;
-                        answer = &mut asked => break answer,
-                        // Another task writes the turn to the connection meanwhile.
-                        () = tokio::task::yield_now(), if !is_sent => {
-                            is_sent = true;
-                            self.report_settled();
-                        }
-                        () = sleep_until(first_end) => self.interrupt_ended(),
-                        () = sleep_until(ends_at) => {
-                            self.report_silence();
-                            return None;
-                        }
-                        () = next_command(&mut self.parts.commands) => {}
-                    }
-                }
-            };
+            let (plan, answer) = self.answer_to(&mut turn).await?;
             let error = match answer {
-                Ok(reply) => return Some((reply, sent_at)),
+                Ok(reply) => return Some((plan, reply, turn.sent_at)),
                 Err(error) => error,
             };
             self.parts.services.outage.record_error(&error);
-            is_repeated = true;
             wait = outage::next_retry(wait).min(self.retry_max());
             if !self.wait_for_redis(wait).await {
                 return None;
             }
+            turn = self.turn_of(plan, monotonic::now(), true);
+        }
+    }
+
+    /// Waits for the answer to one try, interrupts guests whose lease runs out meanwhile, and prepares a second
+    /// turn. Ends without an answer if the drain ends.
+    async fn answer_to(&mut self, turn: &mut TurnUnderWay) -> Option<Answer> {
+        let mut is_sent = turn.is_second;
+        if is_sent {
+            self.send_second(turn.parts).await;
+        }
+        loop {
+            let first_end = self.in_flight.first_end(monotonic::now());
+            let ends_at = self.turn_ends_at(turn.sent_at);
+            let waits_for_verdicts = turn.parts == Parts::Leases && self.next.is_none();
+            let large = self.parts.batch_limits.large_turn(monotonic::now()).unwrap_or(BATCH_MAX);
+            tokio::select! {
+                biased;
+                answer = turn.answered() => return answer,
+                // Another task writes the turn to the connection meanwhile.
+                () = tokio::task::yield_now(), if !is_sent => {
+                    is_sent = true;
+                    self.report_settled();
+                }
+                () = second_answered(&mut self.next) => {}
+                () = self.parts.executor.changed(0, large), if waits_for_verdicts => {}
+                () = sleep_until(first_end) => self.interrupt_ended(),
+                () = sleep_until(ends_at) => {
+                    self.report_silence();
+                    return None;
+                }
+                () = next_command(&mut self.parts.commands) => {}
+            }
+            self.send_second(turn.parts).await;
         }
     }
 

@@ -13,6 +13,7 @@ use tracing::{error, warn};
 use super::in_flight::Renewal;
 use super::prefetch::LEASED_BYTES_MAX;
 use super::settled::SettledJobs;
+use super::under_way::Parts;
 use super::verdict::{EndedAttempt, buried_info};
 use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
@@ -27,6 +28,7 @@ use crate::redis_host::outage::{self, RETRY_FIRST};
 
 /// The content of one turn, kept until Redis replies.
 pub(super) struct Plan {
+    parts: Parts,
     renewals: Vec<Renewal>,
     judged: Vec<JudgedJob>,
     lease: Option<LeaseCall>,
@@ -43,24 +45,8 @@ pub(super) struct Plan {
 }
 
 impl Worker {
-    pub(super) async fn take_turn(&mut self, now: Instant) {
-        self.judge_ended(now);
-        let mut plan = self.plan(now);
-        let is_full = plan.judged.len() >= plan.batch_max;
-        if let Some((reply, sent_at)) = self.send(&mut plan).await {
-            self.apply_reply(plan, reply, sent_at);
-            self.keep_recordings().await;
-        }
-        self.drop_requested_probe();
-        if is_full && self.drain_until.is_none() {
-            let ended = monotonic::now();
-            let rest = self.parts.batch_limits.rest(ended - now, ended);
-            self.not_before = self.not_before.max(ended + rest);
-        }
-    }
-
     /// Takes ended jobs, as many as fit into a turn, and judges them.
-    fn judge_ended(&mut self, now: Instant) {
+    pub(super) fn judge_ended(&mut self, now: Instant) {
         let room = self.parts.batch_limits.batch_max(now).saturating_sub(self.unsettled.jobs.len());
         let (ended, busy) = self.parts.executor.take_ended(room, CALL_BYTES_MAX);
         let slowest = ended.iter().map(|ended| ended.cost.wall).max().unwrap_or_default();
@@ -138,37 +124,17 @@ impl Worker {
         self.unsettled.jobs.push(JudgedJob { settlement, record, recording });
     }
 
-    fn plan(&mut self, now: Instant) -> Plan {
-        let renewals = self.in_flight.due_renewals(now, BATCH_MAX);
-        let wanted = self.lease_size(self.parts.executor.load(), now);
-        let binding = binding::current(&self.parts.bound);
+    pub(super) fn plan(&mut self, parts: Parts, now: Instant) -> Plan {
         let batch_max = self.parts.batch_limits.batch_max(now);
-        let settlements = self.unsettled.jobs.iter().map(|job| &job.settlement);
-        let fitting = Settlement::fitting(settlements).min(batch_max);
-        let later = self.unsettled.jobs.split_off(fitting);
-        let judged = std::mem::replace(&mut self.unsettled.jobs, later);
-        // The first turn of a worker leases nothing: a lease call names its last moment, and so needs the clock of Redis.
-        let learns_clock = wanted.jobs > 0 && self.clock.us_at(now).is_none();
-        let lease = (wanted.jobs > 0 && !learns_clock && self.may_lease(now)).then(|| {
-            self.calls += 1;
-            let call_id = format!("{}:{}", self.parts.services.runner_id, self.calls);
-            LeaseCall {
-                jobs: wanted.jobs,
-                at_once: wanted.at_once,
-                lease: binding.lease,
-                call_id,
-                bytes_max: Some(LEASED_BYTES_MAX),
-                min_age: Duration::ZERO,
-                expired_info: buried_info(&binding.topic, FailureClass::Expired),
-                needs_limits: binding.topic.limits().hold_for_leases(),
-                last_at_ms: None,
-            }
-        });
-        let promotes = lease.is_some() || learns_clock;
-        // The follow-ups may belong to verdicts that wait for the next turn.
-        let follow_ups = self.unsettled.follow_ups;
-        self.unsettled.follow_ups &= !self.unsettled.jobs.is_empty();
+        let verdicts = parts.has_verdicts().then(|| self.plan_verdicts(batch_max, now));
+        let (renewals, judged, follow_ups) = verdicts.unwrap_or_default();
+        let (lease, promotes) = match parts.has_leases() {
+            true => self.plan_lease(now),
+            false => (None, false),
+        };
+        let binding = binding::current(&self.parts.bound);
         Plan {
+            parts,
             renewals,
             judged,
             lease,
@@ -184,7 +150,48 @@ impl Worker {
         }
     }
 
-    fn apply_reply(&mut self, mut plan: Plan, reply: TurnReply, sent_at: Instant) {
+    /// The leases to renew, the verdicts to settle, and whether some of these have follow-ups.
+    fn plan_verdicts(
+        &mut self,
+        batch_max: usize,
+        now: Instant,
+    ) -> (Vec<Renewal>, Vec<JudgedJob>, bool) {
+        let renewals = self.in_flight.due_renewals(now, BATCH_MAX);
+        let settlements = self.unsettled.jobs.iter().map(|job| &job.settlement);
+        let fitting = Settlement::fitting(settlements).min(batch_max);
+        let later = self.unsettled.jobs.split_off(fitting);
+        let judged = std::mem::replace(&mut self.unsettled.jobs, later);
+        // The follow-ups may belong to verdicts that wait for the next turn.
+        let follow_ups = self.unsettled.follow_ups;
+        self.unsettled.follow_ups &= !self.unsettled.jobs.is_empty();
+        (renewals, judged, follow_ups)
+    }
+
+    /// The lease call, and whether to promote.
+    fn plan_lease(&mut self, now: Instant) -> (Option<LeaseCall>, bool) {
+        let wanted = self.lease_size(self.parts.executor.load(), now);
+        // The first turn of a worker leases nothing: a lease call names its last moment, and so needs the clock of Redis.
+        let learns_clock = wanted.jobs > 0 && self.clock.us_at(now).is_none();
+        let lease = (wanted.jobs > 0 && !learns_clock && self.may_lease(now)).then(|| {
+            self.calls += 1;
+            let binding = binding::current(&self.parts.bound);
+            LeaseCall {
+                jobs: wanted.jobs,
+                at_once: wanted.at_once,
+                lease: binding.lease,
+                call_id: format!("{}:{}", self.parts.services.runner_id, self.calls),
+                bytes_max: Some(LEASED_BYTES_MAX),
+                min_age: Duration::ZERO,
+                expired_info: buried_info(&binding.topic, FailureClass::Expired),
+                needs_limits: binding.topic.limits().hold_for_leases(),
+                last_at_ms: None,
+            }
+        });
+        let promotes = lease.is_some() || learns_clock;
+        (lease, promotes)
+    }
+
+    pub(super) fn apply_reply(&mut self, mut plan: Plan, reply: TurnReply, sent_at: Instant) {
         self.report_settled();
         let now = monotonic::now();
         let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
@@ -324,6 +331,14 @@ fn next_in(verdict: &Verdict) -> Option<Duration> {
 }
 
 impl Plan {
+    pub(super) fn parts(&self) -> Parts {
+        self.parts
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.judged.len() >= self.batch_max
+    }
+
     /// Names the last moment at which Redis may lease, as the clock of Redis is known.
     pub(super) fn lease_until(&mut self, last_at_us: Option<u64>) {
         if let Some(lease) = &mut self.lease {

@@ -36,6 +36,8 @@ pub struct Findings {
     pub runs: u64,
     /// Faults in them.
     pub faults: u64,
+    /// How often verdicts and leases of a topic were under way at once.
+    pub turns_together: u64,
     /// Their own time, all together.
     pub lasted: Duration,
     /// The lives in which something did not hold.
@@ -130,6 +132,7 @@ impl Findings {
         self.lives += 1;
         self.runs += life.starts.len() as u64;
         self.faults += life.faults;
+        self.turns_together += life.turns_together;
         self.lasted += life.lasted;
         if !life.violations.is_empty() {
             self.failed.push(life);

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `redis` | Redis in memory: its commands, and the Lua that runs the queue's own scripts |
 //! | `network` | connections that lose, delay and cut what they carry |
+//! | `turns` | which turns of workers are under way at once |
 //! | `witness` | what happened to each lease, and what hit its holder |
 //! | `life` | one life: daemons, handlers, producers, faults, and what must hold |
 //! | `campaign` | many lives on several threads |
@@ -19,4 +20,5 @@ pub mod campaign;
 pub mod life;
 pub mod network;
 pub mod redis;
+mod turns;
 pub mod witness;

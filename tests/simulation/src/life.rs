@@ -43,6 +43,8 @@ pub struct Life {
     pub went_back: u64,
     /// Faults that hit something.
     pub faults: u64,
+    /// How often verdicts and leases of a topic were under way at once.
+    pub turns_together: u64,
     /// How long it lasted in its own time.
     pub lasted: Duration,
     /// Stands for every command and reply.

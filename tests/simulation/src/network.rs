@@ -12,6 +12,7 @@ use redis::{Pipeline, RedisError, Value};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::redis::server::Server;
+use crate::turns::Turns;
 use crate::witness::Witness;
 
 /// How long a client waits for a reply before it gives up.
@@ -51,6 +52,7 @@ pub struct Network {
     server: Arc<Mutex<Server>>,
     state: Arc<Mutex<State>>,
     witness: Witness,
+    turns: Turns,
 }
 
 struct State {
@@ -77,6 +79,7 @@ impl Network {
             server: Arc::new(Mutex::new(server)),
             state: Arc::new(Mutex::new(state)),
             witness: Witness::new(),
+            turns: Turns::default(),
         }
     }
 
@@ -121,6 +124,11 @@ impl Network {
     /// Redis carries out nothing for a while.
     pub fn stall(&self, duration: Duration) {
         self.state.lock().stalls_until = Some(Instant::now() + duration);
+    }
+
+    /// How often verdicts and leases of a topic were under way at once.
+    pub fn turns_together(&self) -> u64 {
+        self.turns.together()
     }
 
     /// The number of calls that a fault hit.
@@ -234,6 +242,7 @@ impl Link {
 
     async fn send_now(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         let sent_at = self.network.witness.now();
+        let _under_way = self.network.turns.begin(self.number, commands);
         match self.network.fate(self.number) {
             Fate::Arrives { there, back } => {
                 pass(there).await;

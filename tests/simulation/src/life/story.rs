@@ -206,6 +206,7 @@ impl Story {
         }
         check::check_store(queue, &self.ledger).await;
         let faults = self.faults + self.network.faults();
+        let turns_together = self.network.turns_together();
         self.network.server(|server| {
             check::check_jobs(&self.plan, server, &self.ledger);
             let (violations, starts) = self.ledger.with(|book| {
@@ -217,7 +218,7 @@ impl Story {
             });
             let (seed, trace) = (self.plan.seed, server.trace());
             let went_back = self.network.witness().went_back();
-            Life { seed, violations, starts, went_back, faults, lasted, trace }
+            Life { seed, violations, starts, went_back, faults, turns_together, lasted, trace }
         })
     }
 }

@@ -22,6 +22,7 @@ fn every_job_ends_as_it_should_whatever_happens() {
     let found = campaign(1_000).run(&Options::default());
     assert!(found.failed.is_empty(), "{:#?}", found.failed);
     assert!(found.runs > 6_000 && found.faults > 3_000, "{found:?}");
+    assert!(found.turns_together > 1_000, "{found:?}");
 }
 
 /// Scripts that break one promise each.
