@@ -124,9 +124,12 @@ impl Worker {
         let mut second = self.prepare_turn(parts, now);
         second.is_second = true;
         // Another task writes it to the connection, before the next reply is applied.
-        let _ = futures_util::poll!(&mut second.answer);
+        tokio::select! {
+            biased;
+            () = &mut second.answer => {}
+            () = tokio::task::yield_now() => {}
+        }
         self.next = Some(second);
-        tokio::task::yield_now().await;
     }
 
     /// Whether there is enough for a turn with these parts to be large.
