@@ -99,8 +99,8 @@ impl TopicBatchLimits {
         }
     }
 
-    /// With how many jobs a turn is large: two large turns of this topic may be under way at once. None is, while
-    /// another topic has jobs.
+    /// With how many jobs a turn is large: two large turns of this topic may be under way at once. While another
+    /// topic has jobs, no turn counts as large.
     pub fn large_turn(&self, now: Instant) -> Option<usize> {
         let simulated = self.limits.recent().simulated_large;
         simulated.or_else(|| (self.batch_max(now) == BATCH_MAX).then_some(LARGE_TURN))
