@@ -207,8 +207,11 @@ impl Worker {
         let must_settle = !self.unsettled.jobs.is_empty()
             || (load.ended > 0 && (idle || load.ended >= self.verdicts_enough(now)))
             || self.unsettled.settle_at.is_some_and(|at| now >= at);
-        let must_beat = self.in_flight.heartbeat_at().is_some_and(|at| now >= at);
-        can_lease || must_settle || must_beat
+        can_lease || must_settle || self.must_renew(now)
+    }
+
+    fn must_renew(&self, now: Instant) -> bool {
+        self.in_flight.heartbeat_at().is_some_and(|at| now >= at)
     }
 
     fn verdicts_enough(&self, now: Instant) -> usize {

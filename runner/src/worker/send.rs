@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duebox_queue::{BATCH_MAX, QueueError, TurnReply};
+use duebox_queue::{QueueError, TurnReply};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -46,8 +46,8 @@ impl Worker {
         loop {
             let first_end = self.in_flight.first_end(monotonic::now());
             let ends_at = self.turn_ends_at(turn.sent_at);
-            let waits_for_verdicts = turn.parts == Parts::Leases && self.next.is_none();
-            let large = self.parts.batch_limits.large_turn(monotonic::now()).unwrap_or(BATCH_MAX);
+            let large = self.parts.batch_limits.large_turn(monotonic::now());
+            let enough = large.filter(|_| turn.parts == Parts::Leases && self.next.is_none());
             tokio::select! {
                 biased;
                 answer = turn.answered() => return answer,
@@ -57,7 +57,7 @@ impl Worker {
                     self.report_settled();
                 }
                 () = second_answered(&mut self.next) => {}
-                () = self.parts.executor.changed(0, large), if waits_for_verdicts => {}
+                () = self.parts.executor.changed(0, enough.unwrap_or_default()), if enough.is_some() => {}
                 () = sleep_until(first_end) => self.interrupt_ended(),
                 () = sleep_until(ends_at) => {
                     self.report_silence();

@@ -239,6 +239,8 @@ impl Worker {
         }
         match error {
             Some(error) => self.back_off(&error, now),
+            // The part that failed is not in this turn.
+            None if plan.parts != Parts::Both && self.has_failed() => {}
             None => {
                 (self.retry, self.retry_from) = (RETRY_FIRST, None);
                 let services = &self.parts.services;
@@ -305,6 +307,11 @@ impl Worker {
             warn!(topic = %self.parts.shard.topic(), jobs, class = FailureClass::BadDue.name(),
                 "{event}: their due time is not a unix time in milliseconds");
         }
+    }
+
+    /// The last turns had an error, and none with both parts has succeeded since.
+    pub(super) fn has_failed(&self) -> bool {
+        self.retry != RETRY_FIRST
     }
 
     fn back_off(&mut self, error: &QueueError, now: Instant) {

@@ -1,16 +1,16 @@
-//! Turns under way: sent, and without a reply yet. Most times there is one. Under load there are two, one with
-//! verdicts and one that leases, so that Redis has the next one when it ends the first. Meanwhile the worker judges,
+//! Turns under way: sent, and without a reply yet. Usually there is one. Under load there are two, one that settles
+//! verdicts and one that leases, so that Redis has the next turn when it ends the first. Meanwhile the worker judges,
 //! encodes and reports.
 //!
-//! Two turns under way have no part in common, so each part of a turn is planned when the reply to the last
-//! one of its kind is known:
+//! Two turns under way have no part in common, so each is planned when the reply to the last one of its kind is known.
+//! How much may be leased, and when to look next, depends on what the last lease call returned. Redis may
+//! carry out the two in any order, and either may be repeated.
 //!
-//! - *Verdicts*: extend, settle. A verdict needs the token that the last renewal returned.
-//! - *Leases*: reclaim, promote, lease. How much may be leased, and when to look next, depends on what the last lease
-//!   call returned.
+//! One turn at a time has both parts:
 //!
-//! It does not matter in which order Redis carries out the two, nor whether it repeats one of them.
-//! Next to other topics there is one turn at a time: they share Redis by the length of turns.
+//! - while leases are to be renewed: a verdict, or a release, needs the token that the renewal returns;
+//! - after an error: only such a turn shows that it is over;
+//! - next to other topics: they share Redis by the length of turns.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -135,7 +135,8 @@ impl Worker {
     /// Whether there is enough for a turn with these parts to be large.
     fn has_large_turn(&self, parts: Parts, now: Instant) -> bool {
         let Some(large) = self.parts.batch_limits.large_turn(now) else { return false };
-        if self.drain_until.is_some() || now < self.not_before {
+        let is_alone = self.drain_until.is_some() || self.has_failed() || self.must_renew(now);
+        if is_alone || now < self.not_before {
             return false;
         }
         let load = self.parts.executor.load();

@@ -126,9 +126,9 @@ impl Network {
         self.state.lock().stalls_until = Some(Instant::now() + duration);
     }
 
-    /// How often verdicts and leases of a topic were under way at once.
-    pub fn turns_together(&self) -> u64 {
-        self.turns.together()
+    /// The turns that were under way.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// The number of calls that a fault hit.

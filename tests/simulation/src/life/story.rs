@@ -206,7 +206,12 @@ impl Story {
         }
         check::check_store(queue, &self.ledger).await;
         let faults = self.faults + self.network.faults();
-        let turns_together = self.network.turns_together();
+        let turns_together = self.network.turns().together();
+        let in_conflict = self.network.turns().in_conflict();
+        if in_conflict > 0 {
+            self.ledger
+                .violated(format!("{in_conflict} turns began beside one that excludes them"));
+        }
         self.network.server(|server| {
             check::check_jobs(&self.plan, server, &self.ledger);
             let (violations, starts) = self.ledger.with(|book| {
