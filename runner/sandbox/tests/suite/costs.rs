@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
-use duebox_job::{FailureClass, Outcome};
+use duebox_job::{FailureClass, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, Interrupt, InterruptReason, Limits, LoadError, Sandbox, SandboxConfig,
     SandboxError,
@@ -266,6 +266,59 @@ async fn warm_instances_are_dropped_for_a_starting_guest() {
     assert_eq!(sandbox.memory_held(), 4 << 16);
     assert_eq!(run(&fresh, job()).await.report.outcome, Outcome::Acked);
     assert_eq!(sandbox.memory_held(), 0);
+}
+
+/// Runs jobs of different topics, one on each of eight new threads. Each leaves an idle instance of a page.
+fn run_on_new_threads(handler: &Handler, round: usize) {
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                let mut next = job();
+                next.topic = TopicName::new(&format!("topic.{round}.{thread}")).unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let ran = runtime.unwrap().block_on(run(handler, next));
+                assert_eq!(ran.report.outcome, Outcome::Acked);
+            });
+        }
+    });
+}
+
+#[tokio::test]
+async fn idle_instances_of_all_threads_are_bounded_though_each_look_for_memory_gathers_them() {
+    const HELD: usize = 100;
+    /// As many as all threads share, and the last of each of 16 threads.
+    const IDLE_MAX: usize = 64 + 16;
+    let sandbox = small(200 << 16);
+    let load = |wat: &str, limits| sandbox.load(wat.as_bytes(), limits, Grants::default()).unwrap();
+    let sleeps_with = |pages: usize| {
+        let memory = format!(r#"(memory (export "memory") {pages})"#);
+        load(&SLEEPER.replace(r#"(memory (export "memory") 1)"#, &memory), Limits::default())
+    };
+    let page = r#"(module (memory (export "memory") 1)
+        (func (export "handle") (param i32) (result i32) (i32.const 0)))"#;
+    let page = load(page, warm());
+    let (sleeper, lines) = (sleeps_with(HELD), Lines::new());
+    let (handler, services) = (sleeper.clone(), services_with_logs(lines.clone()));
+    let held = tokio::spawn(async move { handler.run(job(), Interrupt::new(), services).await });
+    lines.one().await;
+    // More than is free and idle together.
+    let wants_more = sleeps_with(HELD + 30);
+    for round in 0..20 {
+        run_on_new_threads(&page, round);
+        let mut short = job();
+        short.ttr = Duration::from_millis(30);
+        match run(&wants_more, short).await.report.outcome {
+            Outcome::HostFault(why) => assert!(why.contains("no memory was free"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        let idle = (sandbox.memory_held() >> 16) - HELD;
+        assert!(
+            idle <= IDLE_MAX && idle >= (8 * (round + 1)).min(IDLE_MAX - 16),
+            "{round}: {idle}"
+        );
+    }
+    held.abort();
+    assert!(held.await.unwrap_err().is_cancelled());
 }
 
 fn cached(folder: &Path) -> Result<Sandbox, SandboxError> {
