@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use duebox_harness::LogLine;
 use serde_json::Value;
 
 use super::{RECORDED, duebox, is_recorded, json};
@@ -231,6 +232,11 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     for line in handler_lines(&daemon) {
         logged.entry((line.topic, line.id)).or_default().push(line.text);
     }
+    let daemon_lines = daemon.lines();
+    let of_job = |(topic, id): &(String, String)| {
+        let is_of = |line: &&LogLine| line.has("topic", topic) && line.has("job_id", id);
+        daemon_lines.iter().filter(is_of).map(|line| line.text().to_owned()).collect::<Vec<_>>()
+    };
     let (mut replayed, mut kinds, mut lines) = (BTreeSet::new(), BTreeSet::new(), 0);
     for Tried { topic, .. } in &all {
         let began = Instant::now();
@@ -243,8 +249,8 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
             assert_eq!(report["recorded"], report["now"]);
             kinds.insert((topic.clone(), report["recorded"].to_string()));
             let job = (topic.clone(), report["id"].as_str().unwrap().to_owned());
-            let log = log_of(report);
-            assert_eq!(log, logged.remove(&job).unwrap_or_default(), "{topic}: {report:#}");
+            let (log, in_daemon) = (log_of(report), logged.remove(&job).unwrap_or_default());
+            assert_eq!(log, in_daemon, "{job:?}, of which the daemon logged {:#?}", of_job(&job));
             lines += log.len();
             assert!(replayed.insert(job), "{topic}: {report:#}");
         }
