@@ -26,6 +26,7 @@ seeds() {
 }
 
 export CARGO_TARGET_DIR=${FUZZ_TARGET_DIR:-$PWD/target} RUSTC_WRAPPER=$PWD/rustc.sh
+unset RUSTC_WORKSPACE_WRAPPER
 features=()
 case " ${targets[*]} " in
   *" manifest "* | *" requests "* | *" printable "*) features=(--features daemon) ;;

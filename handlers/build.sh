@@ -64,7 +64,7 @@ place() {
 build_rust() (
   cd "$here"
   unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
-  unset CARGO_PROFILE_RELEASE_OPT_LEVEL CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_LTO
+  unset CARGO_PROFILE_RELEASE_OPT_LEVEL CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_LTO RUSTC_WORKSPACE_WRAPPER
   quietly env "${rust_env[@]}" cargo build --quiet --release --target "$target" \
     --target-dir "$here/target" "${rust_flags[@]}" "$@"
 )

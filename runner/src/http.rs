@@ -32,7 +32,7 @@ mod connection_slots;
 mod cors;
 mod event_readers;
 mod exchange;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod listener;
 mod openapi;

@@ -28,5 +28,5 @@ pub mod schedule;
 pub mod service;
 pub mod worker;
 
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub use crate::http::fuzzing::PipeServer;

@@ -37,7 +37,7 @@ is_built() { [ "$1" = "$(cat "$folder/build/.digest" 2>/dev/null)" ] && [ -s "$f
 build() (
   cd "$folder"
   unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
-  unset CARGO_PROFILE_RELEASE_OPT_LEVEL CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_LTO
+  unset CARGO_PROFILE_RELEASE_OPT_LEVEL CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_LTO RUSTC_WORKSPACE_WRAPPER
   quietly env "${rust_env[@]}" "CC_wasm32_unknown_unknown=$clang" cargo build --quiet --release --locked \
     --target "$target" --target-dir "$folder/target" "${rust_flags[@]}" "$@"
 )

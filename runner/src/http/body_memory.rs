@@ -76,7 +76,7 @@ impl BodyMemory {
     }
 }
 
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 impl BodyMemory {
     /// The bytes that all bodies hold now.
     pub(super) fn held(&self) -> usize {
