@@ -38,6 +38,8 @@ pub struct Findings {
     pub faults: u64,
     /// How often verdicts and leases of a topic were under way at once.
     pub turns_together: u64,
+    /// Leases that failovers lost.
+    pub lost_leases: u64,
     /// Their own time, all together.
     pub lasted: Duration,
     /// The lives in which something did not hold.
@@ -133,6 +135,7 @@ impl Findings {
         self.runs += life.starts.len() as u64;
         self.faults += life.faults;
         self.turns_together += life.turns_together;
+        self.lost_leases += life.lost_leases;
         self.lasted += life.lasted;
         if !life.violations.is_empty() {
             self.failed.push(life);

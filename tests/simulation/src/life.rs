@@ -41,6 +41,8 @@ pub struct Life {
     pub starts: Vec<StartedRun>,
     /// Leases that ended before their job started.
     pub went_back: u64,
+    /// Leases that a failover lost.
+    pub lost_leases: u64,
     /// Faults that hit something.
     pub faults: u64,
     /// How often verdicts and leases of a topic were under way at once.

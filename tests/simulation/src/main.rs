@@ -57,12 +57,13 @@ fn campaign(arguments: &Arguments) -> ExitCode {
     let found = campaign.run(&Options::default());
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{} lives in {seconds:.1} s, {:.0} a second: {} runs of handlers, {} faults, {} times two turns, {} h of their own time, {} lives failed",
+        "{} lives in {seconds:.1} s, {:.0} a second: {} runs of handlers, {} faults, {} times two turns, {} leases lost in failovers, {} h of their own time, {} lives failed",
         found.lives,
         found.lives as f64 / seconds,
         found.runs,
         found.faults,
         found.turns_together,
+        found.lost_leases,
         found.lasted.as_secs() / 3_600,
         found.failed.len()
     );

@@ -6,6 +6,6 @@ mod hash;
 mod hasher;
 mod interpreter;
 mod key;
-mod leases;
+pub(crate) mod leases;
 pub mod server;
 mod zset;

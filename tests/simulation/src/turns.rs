@@ -6,6 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use redis::{Arg, Pipeline};
 
+use crate::redis::leases::is_verdict;
+
 /// A turn: what it does for a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Call {
@@ -64,8 +66,7 @@ impl Call {
         let mut call = Self { link, ..Self::default() };
         for word in commands.cmd_iter().flat_map(redis::Cmd::args_iter) {
             let Arg::Simple(word) = word else { continue };
-            call.settles |=
-                matches!(word, b"ack" | b"nack" | b"finish" | b"snooze" | b"drop" | b"release");
+            call.settles |= is_verdict(word);
             if word.starts_with(b"d-") {
                 let is_call_id = word.contains(&b':');
                 call.leases |= is_call_id;

@@ -45,6 +45,8 @@ struct Seen {
     leases: HashMap<String, Lease>,
     /// Leases that ended before the job started.
     went_back: u64,
+    /// Leases that a failover lost.
+    lost: u64,
     /// The crashes that were counted, by job.
     crashes: HashMap<String, usize>,
     violations: Vec<String>,
@@ -98,6 +100,15 @@ impl Witness {
     pub(crate) fn clock_set(&self) {
         let now = self.now();
         self.seen.lock().clock_set.push(now);
+    }
+
+    /// A replica takes over, on which these jobs are leased; its clock may differ.
+    pub(crate) fn failed_over(&self, leased: &HashSet<String>) {
+        self.clock_set();
+        let mut seen = self.seen.lock();
+        let before = seen.leases.len();
+        seen.leases.retain(|id, _| leased.contains(id));
+        seen.lost += (before - seen.leases.len()) as u64;
     }
 
     /// Redis begins or ends to refuse.
@@ -155,8 +166,12 @@ impl Witness {
                         seen.violations.push(text);
                     }
                 }
-                LeaseEvent::Ended { id } => {
+                LeaseEvent::Ended { id, by_verdict } => {
                     let Some(lease) = seen.leases.remove(&id) else { continue };
+                    if by_verdict && lease.link != link {
+                        let text = format!("{id}: client {link} settled what {} holds", lease.link);
+                        seen.violations.push(text);
+                    }
                     if !lease.has_started {
                         seen.went_back += 1;
                         seen.check_wait(&id, lease, now, "went back");
@@ -193,6 +208,11 @@ impl Witness {
     /// The number of leases that ended before their job started.
     pub(crate) fn went_back(&self) -> u64 {
         self.seen.lock().went_back
+    }
+
+    /// The number of leases that a failover lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.seen.lock().lost
     }
 
     /// The crashes of a job that were counted.

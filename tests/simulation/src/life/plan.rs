@@ -115,6 +115,8 @@ pub enum Fault {
     FlushScripts,
     /// The clock of Redis is set by so many ms.
     Clock(i64),
+    /// A replica takes over, this long after a lease that it has not got; its clock is behind by so many ms.
+    Failover(Duration, i64),
 }
 
 impl Fault {
@@ -191,7 +193,7 @@ impl Plan {
 
     /// True if the clock of Redis is set.
     pub fn sets_clock(&self) -> bool {
-        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Clock(_)))
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Clock(_) | Fault::Failover(..)))
     }
 }
 
@@ -277,7 +279,7 @@ fn fault(dice: &mut fastrand::Rng, daemons: usize) -> (Duration, Fault) {
     let at = up_to(dice, STORM);
     let span = up_to(dice, Duration::from_secs(8));
     let daemon = dice.usize(0..daemons);
-    let fault = match dice.u8(0..16) {
+    let fault = match dice.u8(0..18) {
         0..=3 => Fault::Kill(daemon, span),
         4 => Fault::Drain(daemon, span),
         5..=9 => Fault::Network(rates(dice), span),
@@ -286,7 +288,11 @@ fn fault(dice: &mut fastrand::Rng, daemons: usize) -> (Duration, Fault) {
         12 => Fault::Refuse(Refusal::OutOfMemory, span),
         13 => Fault::Refuse(Refusal::ReadOnly, span),
         14 => Fault::FlushScripts,
-        _ => Fault::Clock(dice.i64(-30_000..120_000)),
+        15 => Fault::Clock(dice.i64(-30_000..120_000)),
+        _ => {
+            let behind_max = [1, 1_000, 30_000][dice.usize(0..3)];
+            Fault::Failover(up_to(dice, Duration::from_millis(50)), dice.i64(0..behind_max))
+        }
     };
     (at, fault)
 }

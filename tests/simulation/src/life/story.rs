@@ -20,6 +20,10 @@ use crate::redis::server::{Refusal, Server};
 
 /// How long the calm lasts at most. Redis' clock may have been set back by 30 s.
 const CALM_MAX: Duration = Duration::from_secs(300);
+/// How long a failover waits for a lease that the replica lacks.
+const LEASE_WITHIN: Duration = Duration::from_secs(1);
+/// The time from the failure of a primary until its replica replies.
+const FAILOVER: Duration = Duration::from_millis(300);
 /// How often the calm looks whether everything has ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -43,6 +47,7 @@ enum Later {
     CalmNetwork,
     Up,
     RefuseNothing,
+    FailOver { behind_ms: i64 },
 }
 
 impl Story {
@@ -102,10 +107,11 @@ impl Story {
 
     /// Ends the faults whose time comes until then.
     async fn end_faults(&mut self, until: Instant) {
-        self.later.sort_by_key(|(when, _)| *when);
-        while let Some((when, later)) = self.later.first().copied()
-            && when <= until
-        {
+        loop {
+            // The end of one fault may begin another.
+            self.later.sort_by_key(|(when, _)| *when);
+            let next = self.later.first().copied().filter(|(when, _)| *when <= until);
+            let Some((when, later)) = next else { break };
             self.later.remove(0);
             sleep_until(when).await;
             self.end(later);
@@ -117,6 +123,12 @@ impl Story {
             Later::Start(daemon) => self.start(daemon),
             Later::CalmNetwork => self.network.set_rates(FaultRates::default()),
             Later::Up => self.network.set_down(false),
+            Later::FailOver { behind_ms } => {
+                self.network.set_down(true);
+                let leased = self.network.server(|server| server.fail_over(behind_ms * 1_000));
+                self.network.witness().failed_over(&leased);
+                self.later.push((Instant::now() + FAILOVER, Later::Up));
+            }
             Later::RefuseNothing => {
                 self.network.server(|server| server.refuse(Refusal::None));
                 self.network.witness().refuses(false);
@@ -156,6 +168,16 @@ impl Story {
                 self.later.push((now + span, Later::RefuseNothing));
             }
             Fault::FlushScripts => self.network.server(Server::flush_scripts),
+            Fault::Failover(lag, behind_ms) => {
+                self.network.server(Server::let_replica_lag);
+                let until = now + LEASE_WITHIN;
+                while Instant::now() < until && !self.network.server(|it| it.replica_lacks_lease())
+                {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                let now = Instant::now();
+                self.later.push((now + lag, Later::FailOver { behind_ms }));
+            }
             Fault::Clock(by_ms) => {
                 self.network.server(|server| server.shift_clock(by_ms * 1_000));
                 self.network.witness().clock_set();
@@ -165,7 +187,7 @@ impl Story {
 
     /// Ends all faults, and waits until everything has ended; false if it does not.
     async fn calm(&mut self, queue: &Queue, pushing: [JoinHandle<()>; 2]) -> bool {
-        for (_, later) in std::mem::take(&mut self.later) {
+        while let Some((_, later)) = self.later.pop() {
             self.end(later);
         }
         for daemon in 0..self.daemons.len() {
@@ -223,7 +245,18 @@ impl Story {
             });
             let (seed, trace) = (self.plan.seed, server.trace());
             let went_back = self.network.witness().went_back();
-            Life { seed, violations, starts, went_back, faults, turns_together, lasted, trace }
+            let lost_leases = self.network.witness().lost();
+            Life {
+                seed,
+                violations,
+                starts,
+                went_back,
+                lost_leases,
+                faults,
+                turns_together,
+                lasted,
+                trace,
+            }
         })
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Stored {
 }
 
 /// Everything that Redis holds.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Database {
     keys: HashMap<Bytes, Stored, FastState>,
 }

@@ -31,7 +31,8 @@ pub(crate) struct Reach {
     pub(crate) lease_events: Vec<LeaseEvent>,
     /// How many of them are of earlier scripts.
     pub(crate) earlier_events: usize,
-    has_written: bool,
+    /// Whether the last script has written.
+    pub(super) has_written: bool,
     /// The error of the last command that failed.
     error: Option<String>,
 }

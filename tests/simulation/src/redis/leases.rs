@@ -1,5 +1,7 @@
 //! Which leases begin and end in a script: what it adds to the sorted set of leases, and what it removes.
 
+use std::collections::HashSet;
+
 use super::database::{Bytes, Database, Stored};
 use super::interpreter::Reach;
 use super::zset;
@@ -28,7 +30,37 @@ pub(crate) enum LeaseEvent {
     Ended {
         /// The job.
         id: String,
+        /// A runner's verdict has ended it.
+        by_verdict: bool,
     },
+}
+
+/// Whether a word of a call is a verdict.
+pub(crate) fn is_verdict(word: &[u8]) -> bool {
+    matches!(word, b"ack" | b"nack" | b"finish" | b"snooze" | b"drop" | b"release")
+}
+
+/// Whether a call only begins leases or extends them: it has the id of a daemon's lease call (`d-NUMBER:NUMBER`) or the
+/// holder of a renewal (`d-NUMBER`).
+pub(super) fn only_leases(words: &[Bytes]) -> bool {
+    words.iter().any(|word| word.starts_with(b"d-"))
+}
+
+/// The jobs that are leased.
+pub(super) fn leased(db: &Database) -> HashSet<String> {
+    let keys = db.names().into_iter().filter(|name| name.ends_with(b":unack"));
+    let leases = keys.filter_map(|key| db.zset(key).ok().flatten());
+    let ids = leases.flat_map(|leases| leases.iter());
+    ids.map(|(_, id)| String::from_utf8_lossy(id).into_owned()).collect()
+}
+
+/// Notes that a verdict ended the leases that ended from this event on.
+pub(super) fn end_by_verdict(events: &mut [LeaseEvent]) {
+    for event in events {
+        if let LeaseEvent::Ended { by_verdict, .. } = event {
+            *by_verdict = true;
+        }
+    }
 }
 
 /// Notes what a command on leases will do. The commands are those that the scripts use.
@@ -48,7 +80,7 @@ pub(super) fn watch(reach: &mut Reach, name: &str, words: &[Bytes]) {
                 // Such a lease has an odd token.
                 let is_ahead = pair[0].last().is_some_and(|digit| digit % 2 == 1);
                 let id = String::from_utf8_lossy(id).into_owned();
-                let ended = LeaseEvent::Ended { id: id.clone() };
+                let ended = end_of(&pair[1]);
                 // It was removed in the same script: it is extended.
                 let own = &lease_events[*earlier_events..];
                 match own.iter().rposition(|event| *event == ended) {
@@ -90,7 +122,7 @@ pub(super) fn watch_attempts(reach: &mut Reach, name: &str, words: &[Bytes]) {
 }
 
 fn end_of(id: &[u8]) -> LeaseEvent {
-    LeaseEvent::Ended { id: String::from_utf8_lossy(id).into_owned() }
+    LeaseEvent::Ended { id: String::from_utf8_lossy(id).into_owned(), by_verdict: false }
 }
 
 fn is_paused(db: &Database, unack: &[u8]) -> bool {

@@ -12,6 +12,7 @@ use super::command::{self, Access, Arguments};
 use super::database::{Bytes, Database};
 use super::hasher::{FastHasher, FastState};
 use super::interpreter::{Interpreter, Reach};
+use super::leases;
 pub(crate) use super::leases::LeaseEvent;
 
 /// The Redis clock at the start of a life, in µs since the epoch.
@@ -87,6 +88,8 @@ pub struct Server {
     /// How often it was started again.
     restarts: u64,
     subscribers: Vec<(u64, mpsc::UnboundedSender<Message>)>,
+    /// The data of the replica, while it is behind.
+    replica: Option<Database>,
     mutation: Option<Mutation>,
     trace: FastHasher,
     /// Prints every command.
@@ -108,6 +111,7 @@ impl Server {
             known_scripts: HashSet::default(),
             restarts: 0,
             subscribers: Vec::new(),
+            replica: None,
             mutation,
             trace: FastHasher::default(),
             is_verbose,
@@ -147,6 +151,44 @@ impl Server {
         self.restarts += 1;
     }
 
+    /// From now on the replica lacks the leases and extensions since the last other write. It lacks nothing else: what a
+    /// producer was told and what verdicts did is confirmed only when the replica has it (`redis.durability = "replica"`).
+    pub(crate) fn let_replica_lag(&mut self) {
+        self.replica = Some(self.reach.db.clone());
+    }
+
+    /// Whether a job is leased that is not leased on the replica.
+    pub(crate) fn replica_lacks_lease(&self) -> bool {
+        let behind = self.replica.as_ref().map(leases::leased);
+        behind.is_some_and(|behind| !leases::leased(&self.reach.db).is_subset(&behind))
+    }
+
+    /// The replica takes over, whose clock is behind by so much. Returns the jobs that are leased on it.
+    pub(crate) fn fail_over(&mut self, behind_us: i64) -> HashSet<String> {
+        if let Some(data) = self.replica.take() {
+            self.reach.db = data;
+        }
+        self.shift_clock(-behind_us);
+        self.restart();
+        leases::leased(&self.reach.db)
+    }
+
+    fn replicate(&mut self, words: &[Bytes]) {
+        if self.replica.is_some() && !leases::only_leases(words) && self.has_written(words) {
+            self.replica = Some(self.reach.db.clone());
+        }
+    }
+
+    /// Whether a call, which has been carried out, has written.
+    fn has_written(&self, words: &[Bytes]) -> bool {
+        let name = words.first().map(|name| String::from_utf8_lossy(name)).unwrap_or_default();
+        match &*name {
+            "EVALSHA" | "EVAL" => self.reach.has_written,
+            "EVALSHA_RO" | "EVAL_RO" | "SCRIPT" | "TIME" | "INFO" | "PING" => false,
+            name => command::access_of(name) != Access::Reads,
+        }
+    }
+
     /// Sets what it refuses.
     pub fn refuse(&mut self, refusal: Refusal) {
         self.reach.refusal = refusal;
@@ -174,7 +216,12 @@ impl Server {
         self.count(words);
         self.last_us = self.now_us().max(self.last_us + 1);
         self.reach.time = (self.last_us / 1_000_000, self.last_us % 1_000_000);
+        let earlier = self.reach.lease_events.len();
         let result = self.reply(words);
+        if words.iter().any(|word| leases::is_verdict(word)) {
+            leases::end_by_verdict(&mut self.reach.lease_events[earlier..]);
+        }
+        self.replicate(words);
         let reply = result.unwrap_or_else(|error| {
             let line = format!("-{}\r\n", error.replace(['\r', '\n'], " "));
             redis::parse_redis_value(line.as_bytes()).unwrap_or(Value::Nil)

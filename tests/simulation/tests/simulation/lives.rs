@@ -23,14 +23,20 @@ fn every_job_ends_as_it_should_whatever_happens() {
     assert!(found.failed.is_empty(), "{:#?}", found.failed);
     assert!(found.runs > 6_000 && found.faults > 3_000, "{found:?}");
     assert!(found.turns_together > 1_000, "{found:?}");
+    assert!(found.lost_leases > 50, "{found:?}");
 }
 
 /// Scripts that break one promise each.
-const BROKEN: [Mutation; 10] = [
+const BROKEN: [Mutation; 11] = [
     Mutation {
         name: "a stale token settles",
         from: "if leased[id] == false or single_tokens[i] ~= ARGV[at + 1] then",
         to: "if leased[id] == false then",
+    },
+    Mutation {
+        name: "tokens are whole seconds",
+        from: "local function token_at(us) return us + us % 2 end",
+        to: "local function token_at(us) return us - us % 1000000 end",
     },
     Mutation {
         name: "a retry is forgotten",
