@@ -12,7 +12,8 @@
 //! | `state.rs` | the state shared by the routes |
 //! | `problem.rs` · `openapi.rs` | errors; the OpenAPI document |
 //! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
-//! | `body_memory.rs` | the memory of all request bodies |
+//! | `body_memory.rs` | the memory of all bodies of requests, or of responses |
+//! | `response_memory.rs` | counts responses until their clients have taken them |
 //! | `compression.rs` | compressed responses |
 //! | `access.rs` · `session_cookie.rs` | authentication and authorization; the cookie of the page |
 //! | `origin.rs` · `cors.rs` | where a request comes from; pages of other sites |
@@ -34,6 +35,7 @@ mod event_readers;
 mod exchange;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod holding_body;
 mod listener;
 mod openapi;
 mod origin;
@@ -43,6 +45,7 @@ mod path;
 pub(crate) mod probes;
 mod problem;
 mod recorder;
+mod response_memory;
 mod routes;
 mod session_cookie;
 mod state;
@@ -208,6 +211,7 @@ impl HttpServer {
             events,
             sick_topics,
             bodies: BodyMemory::default(),
+            responses: BodyMemory::default(),
             readers: EventReaders::default(),
             stops: stops.clone(),
             threads: threads.clone(),
@@ -301,8 +305,9 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     let accept = middleware::from_fn(accept::accept);
     // A body is decompressed only after its sender is known.
     let decompress = RequestDecompressionLayer::new();
-    let router =
-        router.with_state(state.clone()).layer(decompress).layer(accept).layer(authenticate);
+    let count = middleware::from_fn_with_state(state.clone(), response_memory::count);
+    let router = router.with_state(state.clone()).layer(decompress).layer(accept).layer(count);
+    let router = router.layer(authenticate);
     Ok(with_middleware(
         with_fallbacks(router.merge(contract).merge(page::router()).merge(probes)).layer(cors),
     ))

@@ -1,4 +1,4 @@
-//! The memory that the bodies of all requests may take together.
+//! The memory that the bodies of all requests may take together, or those of all responses.
 //!
 //! A body counts from its first byte until its request is processed, after decompression. A body for
 //! which no memory is left is refused, because waiting for memory with half a body could take as long
@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use super::access::Caller;
 use super::problem::{BUSY, Problem};
 
-/// Bytes for requests whose sender is known. More if `max_body` is so large that it would not fit twice.
+/// Bytes for bodies of known senders. More if `max_body` is so large that it would not fit twice.
 const KNOWN_MAX: usize = 64 << 20;
-/// Bytes for requests without a valid token. They cannot take the memory of the others.
+/// Bytes for those without a valid token. They cannot take the memory of the others.
 const ANONYMOUS_MAX: usize = 4 << 20;
 /// What a body counts at least: its head and the state of its decompression.
 const BASE: usize = 16 << 10;
@@ -27,7 +27,7 @@ const LARGEST_FIT: usize = 2;
 pub(super) struct BodyMemory {
     known: Arc<AtomicUsize>,
     anonymous: Arc<AtomicUsize>,
-    /// Of the known bytes, those of each token with requests.
+    /// Of the known bytes, those of each token with bodies.
     of_tokens: Mutex<HashMap<String, Arc<AtomicUsize>>>,
 }
 
@@ -130,9 +130,10 @@ impl Budget {
 }
 
 fn busy() -> Problem {
-    let detail = "the bodies of the requests in progress take all the memory for bodies";
-    Problem::new(BUSY, detail, "retry later, with fewer or smaller requests at a time")
-        .retry_after(1)
+    let detail =
+        "requests in progress, or responses that are not read, take all the memory for them";
+    let remedy = "retry later; read each response, and send fewer or smaller requests at a time";
+    Problem::new(BUSY, detail, remedy).retry_after(1)
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 //! time: a compressor takes more than 100 kB for as long as its client takes to read. The rest are sent as they are.
 
 use std::io::Write as _;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -13,8 +11,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use hyper::body::Body as _;
+use tokio::sync::Semaphore;
+
+use super::holding_body::HoldingBody;
 
 /// Responses of at least this many bytes are compressed for clients that accept gzip.
 const COMPRESS_FROM: u64 = 1_024;
@@ -28,12 +28,6 @@ pub(super) struct Compressors(Arc<Semaphore>);
 /// Marks a response that holds a compressor.
 #[derive(Clone)]
 struct HoldsCompressor;
-
-/// A body with its compressor, which is free again when the body is dropped.
-struct HoldingBody {
-    body: Body,
-    _compressor: OwnedSemaphorePermit,
-}
 
 /// Content that never changes while the daemon runs.
 pub(super) struct Constant {
@@ -62,7 +56,7 @@ impl Compressors {
         let Ok(compressor) = free.try_acquire_owned() else { return response };
         let (mut parts, body) = response.into_parts();
         parts.extensions.insert(HoldsCompressor);
-        Response::from_parts(parts, Body::new(HoldingBody { body, _compressor: compressor }))
+        Response::from_parts(parts, Body::new(HoldingBody::new(body, compressor)))
     }
 }
 
@@ -123,26 +117,6 @@ impl Constant {
             drop(encoder.write_all(&self.plain));
             encoder.finish().unwrap_or_default().into()
         })
-    }
-}
-
-impl HttpBody for HoldingBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -42,6 +42,8 @@ const STREAMS_MAX: u32 = 128;
 /// and of all. They are buffered before anything is known about the client.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of a response that an HTTP/2 connection takes before its client has taken any. They are counted nowhere.
+const SEND_BUFFER: usize = 32 << 10;
 /// Interval of HTTP/2 pings to a silent peer, and the time limit for its reply.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
@@ -74,6 +76,7 @@ fn builder(keeps_alive: bool) -> auto::Builder<TokioExecutor> {
         .max_header_list_size(HEAD_MAX as u32)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN);
     builder

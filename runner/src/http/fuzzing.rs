@@ -72,6 +72,7 @@ impl PipeServer {
             traces,
             events,
             bodies: BodyMemory::default(),
+            responses: BodyMemory::default(),
             readers: EventReaders::default(),
             sick_topics,
             supervision,
@@ -88,9 +89,9 @@ impl PipeServer {
         self.lane.serve(stream, peer, self.stops.clone()).await;
     }
 
-    /// The bytes that all bodies hold now.
+    /// The bytes that the bodies of all requests and responses hold now.
     pub fn body_bytes(&self) -> usize {
-        self.state.bodies.held()
+        self.state.bodies.held() + self.state.responses.held()
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Parts {
     pub(crate) sick_topics: Arc<SickTopics>,
     /// The memory of request bodies.
     pub(super) bodies: BodyMemory,
+    /// The memory of responses that clients have not taken.
+    pub(super) responses: BodyMemory,
     /// The readers of events.
     pub(crate) readers: EventReaders,
     /// The server's runtime.

@@ -193,21 +193,76 @@ fn a_stream_of_blank_lines_keeps_no_one_waiting() {
     });
 }
 
-/// A frame of HTTP/2 for the whole connection (RFC 9113, section 4.1).
-fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+
+/// A frame of HTTP/2 (RFC 9113, section 4.1).
+fn frame_of(stream: u8, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).unwrap();
-    [&[0, 0, length, kind, flags, 0, 0, 0, 0], payload].concat()
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// The same for the whole connection.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    frame_of(0, kind, flags, payload)
+}
+
+/// A GET in the form of HPACK (RFC 7541): fields by their numbers in its table, with these values.
+fn get_block(path: &str, authorization: &str) -> Vec<u8> {
+    let value = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    [
+        &[0x82, 0x86, 0x04][..],
+        &value(path),
+        &[0x01],
+        &value("localhost"),
+        &[0x0f, 0x08],
+        &value(authorization),
+    ]
+    .concat()
+}
+
+#[test]
+fn responses_that_are_not_read_have_a_bound() {
+    const END: u8 = 0x4 | 0x1;
+    const NO_WINDOW: &[u8] = &[0, 4, 0, 0, 0, 0];
+    let fixture = Fixture::new();
+    let (greedy, first) = token(&fixture, "greedy", "push,read", "mail");
+    let (modest, second) = token(&fixture, "modest", "read", "mail");
+    fixture.write("tokens.toml", format!("{first}\n{second}\n"));
+    fixture.manifest("", &["[server]\ntokens = \"tokens.toml\"\n[topics.mail]\n".to_owned()]);
+    let daemon = fixture.start();
+    let at = address(&daemon);
+    let large = format!("{{\"id\":\"large\",\"payload\":\"{}\"}}", "x".repeat(1 << 20));
+    let pushed = ask(at, PUSH, &[JSON, ("authorization", &greedy)], large.as_bytes());
+    assert_eq!(pushed.status, 201);
+    let path = "/v1/topics/mail/jobs/large";
+    let read = |token: &str| ask(at, &format!("GET {path}"), &[("authorization", token)], b"");
+    assert_eq!(read(&greedy).status, 200);
+    // Its client takes the heads of the responses, and nothing of their bodies.
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, NO_WINDOW)].concat()).unwrap();
+    for number in (1..=127).step_by(2) {
+        let request = frame_of(number, HEADERS, END, &get_block(path, &greedy));
+        stream.write_all(&request).unwrap();
+    }
+    eventually("the memory of its token is taken", || {
+        let busy = read(&greedy);
+        busy.status == 503 && busy.problem() == "busy" && busy.header("retry-after") == Some("1")
+    });
+    assert_eq!(read(&modest).status, 200);
+    drop(stream);
+    eventually("the memory is free", || read(&greedy).status == 200);
 }
 
 #[test]
 fn a_client_writes_no_log() {
-    const SETTINGS: u8 = 4;
-    const PING: u8 = 6;
     const ACK: u8 = 1;
     let (_fixture, daemon, at) = fixture("[topics.mail]\n");
     let before = daemon.lines().len();
     let mut stream = TcpStream::connect(at).unwrap();
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(PREFACE).unwrap();
     stream.write_all(&frame(SETTINGS, 0, &[])).unwrap();
     stream.write_all(&frame(PING, ACK, b"unasked!").repeat(1_000)).unwrap();
     stream.write_all(&frame(PING, 0, b"the last")).unwrap();
