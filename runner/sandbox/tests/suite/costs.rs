@@ -285,10 +285,10 @@ fn run_on_new_threads(handler: &Handler, round: usize) {
 
 #[tokio::test]
 async fn idle_instances_of_all_threads_are_bounded_though_each_look_for_memory_gathers_them() {
-    const HELD: usize = 100;
+    const HELD: usize = 500;
     /// As many as all threads share, and the last of each of 16 threads.
     const IDLE_MAX: usize = 64 + 16;
-    let sandbox = small(200 << 16);
+    let sandbox = small(1_000 << 16);
     let load = |wat: &str, limits| sandbox.load(wat.as_bytes(), limits, Grants::default()).unwrap();
     let sleeps_with = |pages: usize| {
         let memory = format!(r#"(memory (export "memory") {pages})"#);
@@ -302,7 +302,7 @@ async fn idle_instances_of_all_threads_are_bounded_though_each_look_for_memory_g
     let held = tokio::spawn(async move { handler.run(job(), Interrupt::new(), services).await });
     lines.one().await;
     // More than is free and idle together.
-    let wants_more = sleeps_with(HELD + 30);
+    let wants_more = sleeps_with(HELD);
     for round in 0..20 {
         run_on_new_threads(&page, round);
         let mut short = job();
