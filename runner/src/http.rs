@@ -14,6 +14,7 @@
 //! | `path.rs` · `params.rs` · `body.rs` · `accept.rs` | bounded parsing of requests |
 //! | `body_memory.rs` | the memory of all bodies of requests, or of responses |
 //! | `response_memory.rs` | counts responses until their clients have taken them |
+//! | `holding_body.rs` | a response that holds something until its client has taken it |
 //! | `compression.rs` | compressed responses |
 //! | `access.rs` · `session_cookie.rs` | authentication and authorization; the cookie of the page |
 //! | `origin.rs` · `cors.rs` | where a request comes from; pages of other sites |

@@ -42,7 +42,7 @@ const STREAMS_MAX: u32 = 128;
 /// and of all. They are buffered before anything is known about the client.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of a response that an HTTP/2 connection takes before its client has taken any. They are counted nowhere.
+/// Bytes of each response that HTTP/2 buffers for its client. They do not count in the memory of responses.
 const SEND_BUFFER: usize = 32 << 10;
 /// Interval of HTTP/2 pings to a silent peer, and the time limit for its reply.
 const PING_EVERY: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use super::access::Caller;
 use super::holding_body::HoldingBody;
 use super::state::ServerState;
 
-/// Counts the response to a request. Events, whose number of bytes nobody knows, have a limit of their own
+/// Counts the response to a request. A stream of events has no known size; the number of its readers is limited
 /// (`event_readers.rs`).
 pub(super) async fn count(
     State(server): State<ServerState>,

@@ -231,7 +231,7 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     let fixture = Fixture::new();
     let shop = OpenShop::open();
     let (origin, all) = (shop.shop.origin(), all());
-    // All jobs together find too little memory, so that some are released and run twice.
+    // All jobs are due at once and have too little memory: some may be released and run twice.
     fixture.manifest("memory = \"150MiB\"\n", &topics(&all, &origin));
     // Compiles the engines of all languages into the cache, for which a start is not given enough time.
     fixture.duebox(&["check"]);

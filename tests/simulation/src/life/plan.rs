@@ -115,7 +115,8 @@ pub enum Fault {
     FlushScripts,
     /// The clock of Redis is set by so many ms.
     Clock(i64),
-    /// A replica takes over, this long after a lease that it has not got; its clock is behind by so many ms.
+    /// A replica takes over, this long after a lease that it has not got, or after a second without one; its clock is behind by
+    /// so many ms.
     Failover(Duration, i64),
 }
 

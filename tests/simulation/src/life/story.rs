@@ -231,8 +231,9 @@ impl Story {
         let turns_together = self.network.turns().together();
         let in_conflict = self.network.turns().in_conflict();
         if in_conflict > 0 {
-            self.ledger
-                .violated(format!("{in_conflict} turns began beside one that excludes them"));
+            self.ledger.violated(format!(
+                "{in_conflict} turns began while one that excludes them was under way"
+            ));
         }
         self.network.server(|server| {
             check::check_jobs(&self.plan, server, &self.ledger);
