@@ -369,7 +369,6 @@ async fn a_lease_that_needs_limits_is_refused_without_them() {
     assert!(matches!(fixture.lease(&needs).await, Leased::Jobs(_)));
 }
 
-#[cfg(feature = "redis-connection")]
 #[tokio::test]
 async fn commands_of_the_caller_may_be_a_transaction() {
     let fixture = Fixture::new().await;
