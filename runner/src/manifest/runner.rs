@@ -72,8 +72,9 @@ pub struct CacheFolder {
 }
 
 impl CacheFolder {
-    /// The user's cache directory.
-    pub(crate) fn of_user(environment: &Environment) -> Option<Self> {
+    /// The user's cache directory: `duebox` in `$XDG_CACHE_HOME` or in `~/.cache`. None if neither variable is an
+    /// absolute path.
+    pub fn of_user(environment: &Environment) -> Option<Self> {
         let absolute = |name| {
             let path = Path::new(environment.variable(name)?);
             path.is_absolute().then(|| path.to_owned())

@@ -1,12 +1,14 @@
 //! Runs one attempt of a job by a compiled module in the sandbox.
 
 use std::collections::BTreeMap;
+use std::env::vars;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use duebox::language::{Language, SourceHandler};
+use duebox::manifest::{CacheFolder, Environment, Flags};
 use duebox_job::{FollowUp, JobId, Outcome, TopicName};
 use duebox_sandbox::{
     Grants, Handler, HostServices, HttpClient, HttpGrant, Instances, Interrupt, Invocation,
@@ -326,7 +328,14 @@ fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
     SANDBOX.get_or_init(|| {
         let config = SandboxConfig { max_jobs: 16, memory_max: 64 << 20, tables_max: 100_000 };
-        Sandbox::new(&config).unwrap_or_else(|error| panic!("cannot start the sandbox: {error}"))
+        let mut sandbox = Sandbox::new(&config)
+            .unwrap_or_else(|error| panic!("cannot start the sandbox: {error}"));
+        // Many tests load the same modules, and daemons of other tests compile them, too.
+        if let Some(cache) = CacheFolder::of_user(&Environment::new(Flags::default(), vars())) {
+            let used = sandbox.use_cache_dir(&cache.path);
+            used.unwrap_or_else(|error| panic!("cannot use the cache: {error}"));
+        }
+        sandbox
     })
 }
 
