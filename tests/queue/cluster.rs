@@ -115,6 +115,20 @@ async fn listeners_spread_over_the_primaries() {
     }
 }
 
+/// In a cluster a key can only be renamed within its slot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_in_the_place_of_the_set_of_topics_is_renamed() {
+    let cluster = RedisCluster::start(3);
+    let queue = connect(&cluster).await;
+    cluster.cli(&["SET", "duebox:topics", "x"]);
+    let mut done = Vec::new();
+    queue.examine_topics(true, |_| true, &mut |finding| done.push(finding.done)).await.unwrap();
+    let [renamed] = &done[..] else { panic!("{done:?}") };
+    let broken = renamed.strip_prefix("renamed to ").unwrap();
+    assert!(broken.starts_with("duebox:") && broken.contains(":broken:"), "{broken}");
+    assert_eq!(cluster.cli(&["GET", broken]), "x");
+}
+
 /// Each slot of a topic is moved step by step while jobs are pushed and run.
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_under_load() {

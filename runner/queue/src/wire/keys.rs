@@ -86,6 +86,12 @@ impl Keys {
         format!("{}:topics", self.prefix)
     }
 
+    /// A name for a key of another type that was found in the place of the set of topics. It has the slot of that set,
+    /// so that the key can be renamed in a cluster.
+    pub(crate) fn broken_topics_key(&self, now_ms: &str) -> String {
+        format!("{}:{{{}}}:broken:{now_ms}", self.prefix, self.topics_key())
+    }
+
     /// The version of the layout, in a slot of its own.
     pub(crate) fn layout_key(&self) -> String {
         format!("{}:layout", self.prefix)

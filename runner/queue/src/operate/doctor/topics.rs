@@ -112,7 +112,7 @@ impl Queue {
     async fn set_aside(&self) -> Result<String, QueueError> {
         let time = array(script::run_one(&self.connection, redis::cmd("TIME")).await?)?;
         let seconds = text(time.first().unwrap_or(&Value::Nil))?.to_owned();
-        let broken = format!("{}:broken:{seconds}000", self.keys.topics_key());
+        let broken = self.keys.broken_topics_key(&format!("{seconds}000"));
         let mut rename = redis::cmd("RENAMENX");
         rename.arg(self.keys.topics_key()).arg(&broken);
         script::run_one(&self.connection, rename).await?;
