@@ -1,6 +1,8 @@
 //! The slow calls that Redis has logged (SLOWLOG), without their arguments: those may hold payloads.
 
-use redis::Value;
+use std::cmp::Reverse;
+
+use redis::{Pipeline, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
@@ -23,17 +25,27 @@ pub struct SlowCall {
 }
 
 impl Queue {
-    /// The latest slow calls, at most `most` of them; of one server if there are several.
+    /// The latest slow calls, at most `most` of them; in a cluster, of all its primaries.
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
     pub async fn slow_calls(&self, most: usize) -> Result<Vec<SlowCall>, QueueError> {
-        let mut ask = redis::cmd("SLOWLOG");
-        ask.arg("GET").arg(most);
-        let reply = array(script::run_one_idempotent(&self.connection, ask).await?)?;
+        let mut ask = Pipeline::with_capacity(1);
+        ask.cmd("SLOWLOG").arg("GET").arg(most);
         let own = self.keys.all_keys();
         let own = own.trim_end_matches('*');
-        reply.into_iter().map(|entry| SlowCall::read(entry, own)).collect()
+        let mut calls = Vec::new();
+        for server in 0..self.connection.primaries() {
+            for reply in self.connection.send_to(server, &ask).await? {
+                for entry in array(self.connection.check(reply)?)? {
+                    calls.push(SlowCall::read(entry, own)?);
+                }
+            }
+        }
+        // Stable: each server tells its latest first.
+        calls.sort_by_key(|call| Reverse(call.at_s));
+        calls.truncate(most);
+        Ok(calls)
     }
 }
 
