@@ -53,14 +53,14 @@ pub(crate) struct Fixture {
     client: redis::Client,
     redis: RefCell<redis::Connection>,
     /// Keeps the shared server alive; none where a test brought its own.
-    _server: Option<Arc<TestRedis>>,
+    server: Option<Arc<TestRedis>>,
 }
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
         let server = shared_server();
         let mut fixture = Self::of(&server).await;
-        fixture._server = Some(server);
+        fixture.server = Some(server);
         fixture
     }
 
@@ -80,7 +80,7 @@ impl Fixture {
         let prefix = format!("due[{number}]");
         let topic = TopicName::new("order.close").unwrap();
         let client = redis::Client::open(server.url()).unwrap();
-        let client = client_of(&client, &topic.first_shard());
+        let client = client_of(&client, &tag_of(&topic.first_shard()));
         let redis = client.get_connection().unwrap();
         let settings = ConnectionSettings::new(url.to_owned());
         Self {
@@ -90,7 +90,7 @@ impl Fixture {
             prefix,
             client,
             redis: RefCell::new(redis),
-            _server: None,
+            server: None,
         }
     }
 
@@ -101,7 +101,7 @@ impl Fixture {
 
     /// A shard of a topic of the same queue.
     pub(crate) async fn in_shard(&self, shard: Shard) -> Self {
-        let client = client_of(&self.client, &shard);
+        let client = client_of(&self.client, &tag_of(&shard));
         let redis = client.get_connection().unwrap();
         Self {
             queue: self.queue.clone(),
@@ -110,7 +110,7 @@ impl Fixture {
             prefix: self.prefix.clone(),
             client,
             redis: RefCell::new(redis),
-            _server: self._server.clone(),
+            server: self.server.clone(),
         }
     }
 
@@ -192,9 +192,17 @@ impl Fixture {
 
     /// Hears a channel of this name.
     pub(crate) async fn listen_to(&self, channel: &str) -> redis::aio::PubSub {
-        let mut listener = self.client.get_async_pubsub().await.unwrap();
+        let client = client_of(&self.client, channel);
+        let mut listener = client.get_async_pubsub().await.unwrap();
         listener.subscribe(channel).await.unwrap();
         listener
+    }
+
+    /// How many connections have subscribed to a channel of the shared server; in a cluster, at any of its servers.
+    pub(crate) fn subscribers(&self, channel: &str) -> u64 {
+        let shared = self.server.as_ref().unwrap();
+        let answer = shared.cli(&["PUBSUB", "NUMSUB", channel]);
+        answer.lines().nth(1).unwrap().parse().unwrap()
     }
 
     /// The names of all keys of the topic.
@@ -311,9 +319,13 @@ impl Fixture {
     }
 }
 
-/// A client of the server that has the keys of a shard: this one, or another one of its cluster.
-fn client_of(client: &redis::Client, shard: &Shard) -> redis::Client {
-    let key = format!("{{{}}}", shard.tag());
+/// A key in the slot of a shard.
+fn tag_of(shard: &Shard) -> String {
+    format!("{{{}}}", shard.tag())
+}
+
+/// A client of the server that has the slot of a key: this one, or another one of its cluster.
+fn client_of(client: &redis::Client, key: &str) -> redis::Client {
     let asked: redis::RedisResult<u64> =
         redis::cmd("EXISTS").arg(key).query(&mut client.get_connection().unwrap());
     match asked.as_ref().map_err(redis::RedisError::redirect_node) {

@@ -96,9 +96,7 @@ async fn a_push_wakes_whoever_waits() {
 async fn until_subscribed(fixture: &Fixture) {
     let ended = Instant::now() + patience();
     loop {
-        let (_, count): (String, u64) =
-            fixture.redis(redis::cmd("PUBSUB").arg("NUMSUB").arg(fixture.key("wake")));
-        if count > 0 {
+        if fixture.subscribers(&fixture.key("wake")) > 0 {
             return;
         }
         assert!(Instant::now() < ended, "no pull subscribes");

@@ -242,7 +242,10 @@ fn a_mistyped_topic_is_an_error_with_the_nearest_name_and_becomes_no_topic() {
     fixture.manifest("", &["[topics.\"order.close\"]\n[topics.\"order.*\"]\n".to_owned()]);
     let daemon = fixture.start();
     let at = address(&daemon);
-    let keys = || fixture.redis.cli(&["KEYS", "*clsoe*"]);
+    let keys = || {
+        let primaries = fixture.redis.primaries().iter();
+        primaries.map(|server| server.cli(&["KEYS", "*clsoe*"])).collect::<String>()
+    };
     for words in [
         &["doctor", "order.clsoe", "--repair"][..],
         &["pause", "order.clsoe"],
