@@ -15,7 +15,8 @@ const TOPIC: &str = "work";
 #[test]
 fn running_jobs_finish_and_others_are_released() {
     let fixture = Fixture::new();
-    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_millis(700)).wat());
+    // Long enough to be seen, also on a busy machine.
+    fixture.write("work.wat", Handler::logs("ran").naps(Duration::from_secs(3)).wat());
     // Ten jobs are leased, but only two have a permit to run.
     fixture.manifest("max_jobs = 2", &[topic(TOPIC, "work.wat", "concurrency = 10")]);
     let store = fixture.store();
@@ -35,6 +36,7 @@ fn running_jobs_finish_and_others_are_released() {
     assert_eq!(first.count(|line| settled_as(line, "done")), ran.len());
     assert_eq!(first.count(|line| settled_as(line, "released")), left.len());
 
+    fixture.write("work.wat", Handler::logs("ran").wat());
     let mut second = fixture.start();
     eventually("the rest is done", || second.count(|line| settled_as(line, "done")) == left.len());
     assert!(second.terminate().success());
