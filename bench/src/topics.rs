@@ -19,8 +19,10 @@ use crate::results::Results;
 use crate::rows::Row;
 use crate::settings::Settings;
 
-/// From the push to the first due time, in ms: longer than pushing to all topics takes.
+/// From the push to the first due time, in ms: longer than pushing takes.
 const LEAD_MS: u64 = 3_000;
+/// The same for each topic that is pushed to, one after the other: several times what a push takes.
+const LEAD_OF_TOPIC_MS: u64 = 2;
 /// Pause between two checks of the log for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// From the last due time to the last verdict, at most.
@@ -130,17 +132,19 @@ async fn run(settings: &Settings, topics: u64) -> anyhow::Result<TopicsRun> {
     let Settings { due_jobs, spread_ms, payload, .. } = *settings;
     let fixture = Fixture::prepare().await?;
     let mut daemon = start(&fixture, settings, topics)?;
-    let first_ms = fixture.now_ms().await? + LEAD_MS;
+    let pushes = topics.min(due_jobs);
+    let lead_ms = LEAD_MS + LEAD_OF_TOPIC_MS * pushes;
+    let first_ms = fixture.now_ms().await? + lead_ms;
     let due_ms = |number: u64| first_ms + number * spread_ms / due_jobs;
     let jobs = new_jobs("due", due_jobs, payload, |number| Due::At(due_ms(number)))?;
-    for number in 0..topics.min(due_jobs) {
+    for number in 0..pushes {
         let topic = TopicName::new(&name(number))?;
         let mine = jobs.iter().skip(usize::try_from(number)?).step_by(usize::try_from(topics)?);
         push_to(&fixture.queue, &topic, &mine.cloned().collect::<Vec<_>>()).await?;
     }
     ensure!(fixture.now_ms().await? < first_ms, "pushing to {topics} topics took too long");
     let (before, started) = (fixture.load().await?, Instant::now());
-    wait_for_verdicts(&mut daemon, due_jobs, Duration::from_millis(LEAD_MS + spread_ms)).await?;
+    wait_for_verdicts(&mut daemon, due_jobs, Duration::from_millis(lead_ms + spread_ms)).await?;
     let load = fixture.load_since(before, 0).await?;
     let redis_percent = 100.0 * load.cpu_s / started.elapsed().as_secs_f64();
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
