@@ -21,7 +21,7 @@ use crate::settings::Settings;
 
 /// From the push to the first due time, in ms: longer than pushing takes.
 const LEAD_MS: u64 = 3_000;
-/// The same for each topic that is pushed to, one after the other: several times what a push takes.
+/// Added for each topic that is pushed to, in ms: the topics are pushed to one after the other.
 const LEAD_OF_TOPIC_MS: u64 = 2;
 /// Pause between two checks of the log for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -61,7 +61,7 @@ fn a_running_job_gets_a_successor() {
     let lines = handler_lines(&daemon);
     let started_ms =
         |number: usize| lines.iter().filter(|line| line.text == "ran").nth(number).unwrap().at_ms;
-    // The successor starts after the lease has ended.
+    // The successor starts after the first run, which naps for 700 ms. Times are rounded down.
     assert!(started_ms(1) >= started_ms(0) + 699, "{lines:?}");
     assert_eq!(ran(&daemon), ["first", "second"]);
     assert_eq!(fixture.store().left(TOPIC).len(), 0);

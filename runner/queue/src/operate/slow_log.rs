@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use futures_util::future::join_all;
 use redis::{Pipeline, Value};
 
 use crate::client::Queue;
@@ -34,15 +35,17 @@ impl Queue {
         ask.cmd("SLOWLOG").arg("GET").arg(most);
         let own = self.keys.all_keys();
         let own = own.trim_end_matches('*');
+        let servers = 0..self.connection.primaries();
+        let asked = servers.map(|server| self.connection.send_to(server, &ask));
         let mut calls = Vec::new();
-        for server in 0..self.connection.primaries() {
-            for reply in self.connection.send_to(server, &ask).await? {
+        for replies in join_all(asked).await {
+            for reply in replies? {
                 for entry in array(self.connection.check(reply)?)? {
                     calls.push(SlowCall::read(entry, own)?);
                 }
             }
         }
-        // Stable: each server tells its latest first.
+        // The order within a second stays: each server lists its latest call first.
         calls.sort_by_key(|call| Reverse(call.at_s));
         calls.truncate(most);
         Ok(calls)
