@@ -45,8 +45,8 @@ struct Seen {
     leases: HashMap<String, Lease>,
     /// Leases that ended before the job started.
     went_back: u64,
-    /// Leases that a failover lost.
-    lost: u64,
+    /// The leases that a failover lost, with their jobs.
+    lost: Vec<(String, Lease)>,
     /// The crashes that were counted, by job.
     crashes: HashMap<String, usize>,
     violations: Vec<String>,
@@ -106,9 +106,8 @@ impl Witness {
     pub(crate) fn failed_over(&self, leased: &HashSet<String>) {
         self.clock_set();
         let mut seen = self.seen.lock();
-        let before = seen.leases.len();
-        seen.leases.retain(|id, _| leased.contains(id));
-        seen.lost += (before - seen.leases.len()) as u64;
+        let lost: Vec<_> = seen.leases.extract_if(|id, _| !leased.contains(id)).collect();
+        seen.lost.extend(lost);
     }
 
     /// Redis begins or ends to refuse.
@@ -196,11 +195,15 @@ impl Witness {
                 before.at
             }
             None => {
-                if !seen.is_hit(link, now.saturating_sub(START_MAX), now) {
+                // The reply to its lease call may be slower than the failover.
+                let lost =
+                    seen.lost.iter().rev().find(|(job, lost)| job == id && lost.link == link);
+                let leased_at = lost.map_or(now.saturating_sub(START_MAX), |(_, lost)| lost.at);
+                if !seen.is_hit(link, leased_at, now) {
                     let text = format!("{id}: client {link} runs it without a lease");
                     seen.violations.push(text);
                 }
-                now.saturating_sub(START_MAX)
+                leased_at
             }
         }
     }
@@ -212,7 +215,7 @@ impl Witness {
 
     /// The number of leases that a failover lost.
     pub(crate) fn lost(&self) -> u64 {
-        self.seen.lock().lost
+        self.seen.lock().lost.len() as u64
     }
 
     /// The crashes of a job that were counted.

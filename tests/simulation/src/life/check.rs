@@ -147,7 +147,7 @@ impl Found<'_> {
 }
 
 /// A job that ran again after a run that ended it, though nothing broke the lease of that run, and no one may
-/// have pushed it again.
+/// have pushed it again. The other run may have a lease that a failover lost.
 fn again(account: &Account, ledger: &Ledger) -> Option<String> {
     if account.pushes.contains(&PushResult::Unknown) || account.replaced == Some(Told::Unknown) {
         return None;
@@ -157,6 +157,7 @@ fn again(account: &Account, ledger: &Ledger) -> Option<String> {
         (run.is(End::Acked) || run.is(End::Dropped))
             && run.version == next.version
             && !ledger.witness().is_hit(run.daemon, run.leased_at, next.began)
+            && !ledger.witness().is_clock_set(next.leased_at, next.began)
     };
     let found = account.runs.windows(2).any(is_again);
     found.then(|| "ran again after it had ended, without a broken lease".to_owned())
