@@ -9,7 +9,7 @@ use duebox_harness::{Lateness, RedisCluster, RedisServer, eventually};
 use duebox_job::TopicName;
 use duebox_queue::{
     ConnectionSettings, IfExists, KeyScan, KvCondition, KvWrite, Leased, Notification, Promotion,
-    Pushed, Queue, QueueError, Settled, Turn, Verdict,
+    Pushed, Queue, QueueError, Settled, SlowCall, Turn, Verdict,
 };
 
 use crate::fixture::{call, job, job_in};
@@ -127,6 +127,29 @@ async fn a_key_in_the_place_of_the_set_of_topics_is_renamed() {
     let broken = renamed.strip_prefix("renamed to ").unwrap();
     assert!(broken.starts_with("duebox:") && broken.contains(":broken:"), "{broken}");
     assert_eq!(cluster.cli(&["GET", broken]), "x");
+}
+
+/// What a cluster tells of itself, its other primaries tell while one is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_away_is_left_out_of_the_slow_calls() {
+    let mut cluster = RedisCluster::start(3);
+    let queue = connect(&cluster).await;
+    for server in cluster.primaries() {
+        server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    }
+    for name in TOPICS {
+        queue.push(&topic(name), &[job("a")], IfExists::Reject).await.unwrap();
+    }
+    let keys = TOPICS.map(|name| format!("duebox:{{{name}}}:jobs"));
+    let primaries = keys.each_ref().map(|key| cluster.primary_of(key));
+    let told = |calls: Vec<SlowCall>| {
+        keys.each_ref().map(|key| calls.iter().any(|call| call.key.as_ref() == Some(key)))
+    };
+    assert_eq!(told(queue.slow_calls(1_000).await.unwrap()), [true; TOPICS.len()]);
+    cluster.primaries()[0].stop();
+    let calls = queue.slow_calls(1_000).await.unwrap();
+    assert_eq!(told(calls), primaries.map(|primary| primary != 0));
+    assert!(queue.server_info().await.unwrap().contains("redis_version"));
 }
 
 /// Each slot of a topic is moved step by step while jobs are pushed and run.

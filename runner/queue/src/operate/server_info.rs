@@ -1,21 +1,22 @@
 //! What Redis says of itself.
 
-use redis::Value;
+use redis::{Pipeline, Value};
 
 use crate::client::Queue;
 use crate::error::QueueError;
 use crate::wire::reply::text;
-use crate::wire::script;
 
 impl Queue {
-    /// The reply of `INFO everything`; of one server if there are several.
+    /// The reply of `INFO everything`; in a cluster, of the first primary that replies.
     ///
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
     pub async fn server_info(&self) -> Result<String, QueueError> {
-        let mut info = redis::cmd("INFO");
-        info.arg("everything");
-        match script::run_one_idempotent(&self.connection, info).await? {
+        let mut ask = Pipeline::with_capacity(1);
+        ask.cmd("INFO").arg("everything");
+        let replies = self.connection.send_to_all(&ask).await?;
+        let info = replies.into_iter().next().unwrap_or(Value::Nil);
+        match self.connection.check(info)? {
             // Of a Redis that speaks RESP3.
             Value::VerbatimString { text, .. } => Ok(text),
             reply => Ok(text(&reply)?.to_owned()),

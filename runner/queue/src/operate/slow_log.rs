@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use futures_util::future::join_all;
 use redis::{Pipeline, Value};
 
 use crate::client::Queue;
@@ -26,23 +25,19 @@ pub struct SlowCall {
 }
 
 impl Queue {
-    /// The latest slow calls, at most `most` of them; in a cluster, of all its primaries.
+    /// The latest slow calls, at most `most` of them; in a cluster, of all its primaries that reply.
     ///
     /// # Errors
-    /// [`QueueError`] if Redis did not reply or refused.
+    /// [`QueueError`] if no server replied, or one refused.
     pub async fn slow_calls(&self, most: usize) -> Result<Vec<SlowCall>, QueueError> {
         let mut ask = Pipeline::with_capacity(1);
         ask.cmd("SLOWLOG").arg("GET").arg(most);
         let own = self.keys.all_keys();
         let own = own.trim_end_matches('*');
-        let servers = 0..self.connection.primaries();
-        let asked = servers.map(|server| self.connection.send_to(server, &ask));
         let mut calls = Vec::new();
-        for replies in join_all(asked).await {
-            for reply in replies? {
-                for entry in array(self.connection.check(reply)?)? {
-                    calls.push(SlowCall::read(entry, own)?);
-                }
+        for reply in self.connection.send_to_all(&ask).await? {
+            for entry in array(self.connection.check(reply)?)? {
+                calls.push(SlowCall::read(entry, own)?);
             }
         }
         // The order within a second stays: each server lists its latest call first.

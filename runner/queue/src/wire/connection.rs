@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::{Cmd, Pipeline, Value};
 
@@ -123,6 +124,25 @@ impl Connection {
         match &self.route {
             Route::Server(_) => Ok(self.send(commands, Repeat::Always).await?.values),
             Route::Cluster(cluster) => cluster.send_to(number, commands).await,
+        }
+    }
+
+    /// Sends commands to all servers at once; returns the replies of those that reply, in the order of the servers.
+    ///
+    /// # Errors
+    /// [`QueueError`] of the last one, if none replies.
+    pub(crate) async fn send_to_all(&self, commands: &Pipeline) -> Result<Vec<Value>, QueueError> {
+        let asked = (0..self.primaries()).map(|server| self.send_to(server, commands));
+        let (mut replies, mut lost) = (Vec::new(), None);
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(values) => replies.extend(values),
+                Err(error) => lost = Some(error),
+            }
+        }
+        match lost {
+            Some(error) if replies.is_empty() => Err(error),
+            _ => Ok(replies),
         }
     }
 

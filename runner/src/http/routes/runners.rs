@@ -163,7 +163,7 @@ pub(super) async fn list(State(server): State<ServerState>) -> Result<Json<Runne
 
 /// Get the state of Redis
 ///
-/// Of a cluster or behind sentinels, of one server; the slow calls of a cluster are those of all primaries.
+/// Of a cluster or behind sentinels, of one server. The slow calls of a cluster are those of all primaries that reply.
 #[utoipa::path(get, path = "/v1/redis", tag = "runners", responses((status = 200, body = RedisState)))]
 pub(super) async fn redis(State(server): State<ServerState>) -> Result<Json<RedisState>, Problem> {
     let (info, slow) = tokio::try_join!(server.queue.server_info(), slow_calls(&server.queue))?;
