@@ -116,8 +116,23 @@ struct Unsettled {
     jobs: Vec<JudgedJob>,
     /// Some of them carry follow-up jobs.
     follow_ups: bool,
+    /// Some of them may be settled: the reply to them was lost, and Redis refused their repetition.
+    may_be_settled: bool,
     /// When a turn must settle them, and the ended jobs that the executor still has.
     settle_at: Option<Instant>,
+}
+
+impl Unsettled {
+    /// Takes so many of the first verdicts. What is said of some of them is said of those that remain, too.
+    fn take(&mut self, verdicts: usize) -> Self {
+        let later = self.jobs.split_off(verdicts);
+        let jobs = std::mem::replace(&mut self.jobs, later);
+        let taken = Self { jobs, settle_at: None, ..*self };
+        let remain = !self.jobs.is_empty();
+        self.follow_ups &= remain;
+        self.may_be_settled &= remain;
+        taken
+    }
 }
 
 /// When and why the worker asks Redis for work.

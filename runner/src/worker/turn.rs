@@ -15,7 +15,7 @@ use super::prefetch::LEASED_BYTES_MAX;
 use super::settled::SettledJobs;
 use super::under_way::Parts;
 use super::verdict::{EndedAttempt, buried_info};
-use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Worker};
+use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Unsettled, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
 use crate::monotonic;
@@ -42,6 +42,7 @@ pub(super) struct Plan {
     crashed_info: Option<String>,
     discards_bad: bool,
     follow_ups: bool,
+    may_be_settled: bool,
 }
 
 impl Worker {
@@ -127,7 +128,7 @@ impl Worker {
     pub(super) fn plan(&mut self, parts: Parts, now: Instant) -> Plan {
         let batch_max = self.parts.batch_limits.batch_max(now);
         let verdicts = parts.has_verdicts().then(|| self.plan_verdicts(batch_max, now));
-        let (renewals, judged, follow_ups) = verdicts.unwrap_or_default();
+        let (renewals, verdicts) = verdicts.unwrap_or_default();
         let (lease, promotes) = match parts.has_leases() {
             true => self.plan_lease(now),
             false => (None, false),
@@ -136,7 +137,7 @@ impl Worker {
         Plan {
             parts,
             renewals,
-            judged,
+            judged: verdicts.jobs,
             lease,
             promotes,
             reclaims: promotes && now >= self.look.reclaim_at,
@@ -146,25 +147,17 @@ impl Worker {
             renewed_within: self.retry_max(),
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.policy(FailureClass::BadDue) == Policy::Discard,
-            follow_ups,
+            follow_ups: verdicts.follow_ups,
+            may_be_settled: verdicts.may_be_settled,
         }
     }
 
-    /// The leases to renew, the verdicts to settle, and whether some of these have follow-ups.
-    fn plan_verdicts(
-        &mut self,
-        batch_max: usize,
-        now: Instant,
-    ) -> (Vec<Renewal>, Vec<JudgedJob>, bool) {
+    /// The leases to renew, and the verdicts to settle.
+    fn plan_verdicts(&mut self, batch_max: usize, now: Instant) -> (Vec<Renewal>, Unsettled) {
         let renewals = self.in_flight.due_renewals(now, BATCH_MAX);
         let settlements = self.unsettled.jobs.iter().map(|job| &job.settlement);
         let fitting = Settlement::fitting(settlements).min(batch_max);
-        let later = self.unsettled.jobs.split_off(fitting);
-        let judged = std::mem::replace(&mut self.unsettled.jobs, later);
-        // The follow-ups may belong to verdicts that wait for the next turn.
-        let follow_ups = self.unsettled.follow_ups;
-        self.unsettled.follow_ups &= !self.unsettled.jobs.is_empty();
-        (renewals, judged, follow_ups)
+        (renewals, self.unsettled.take(fitting))
     }
 
     /// The lease call, and whether to promote.
@@ -194,8 +187,16 @@ impl Worker {
     pub(super) fn apply_reply(&mut self, mut plan: Plan, reply: TurnReply, sent_at: Instant) {
         self.report_settled();
         let now = monotonic::now();
-        let TurnReply { extended, settled, reclaimed, promoted, promoted_at_us, leased, error } =
-            reply;
+        let TurnReply {
+            extended,
+            settled,
+            reclaimed,
+            promoted,
+            promoted_at_us,
+            leased,
+            is_repeated,
+            error,
+        } = reply;
         match extended {
             Some(tokens) => {
                 for (renewal, token) in plan.renewals.iter().zip(tokens) {
@@ -216,6 +217,7 @@ impl Worker {
             None if plan.judged.is_empty() => {}
             None => {
                 self.unsettled.follow_ups |= plan.follow_ups;
+                self.unsettled.may_be_settled |= is_repeated;
                 self.keep_verdicts(plan.judged, error.as_ref());
             }
         }
@@ -371,7 +373,7 @@ impl Plan {
                 discards_bad: self.discards_bad,
             }),
             lease: self.lease.as_ref(),
-            is_repeated,
+            is_repeated: is_repeated || self.may_be_settled,
         }
     }
 }

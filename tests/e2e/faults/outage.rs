@@ -285,3 +285,38 @@ fn verdicts_are_settled_in_the_first_moment_in_which_redis_writes() {
     let twice: Vec<_> = ran.iter().filter(|(_, times)| **times > 1).collect();
     assert!(ran == once, "of {} jobs {} ran, again: {twice:?}", pushed.len(), ran.len());
 }
+
+/// Redis settles verdicts, the reply is lost, and Redis refuses the repetition. When it writes again, it has no lease
+/// for these verdicts.
+#[test]
+fn a_verdict_is_recognized_though_its_repetition_was_refused() {
+    only_on_one_server!("a server of a cluster refuses REPLICAOF");
+    const JOBS: usize = 4;
+    let handler = Handler::logs("ran").naps(Duration::from_secs(1));
+    let redis = RedisServer::start();
+    let proxy = Proxy::start(redis.port());
+    let fixture = fixture_with(Fixture::on(redis), &handler, "", "");
+    let topic = topic(TOPIC, "work.wat", "concurrency = 4");
+    let manifest =
+        format!("[redis]\nurl = \"{}\"\n[runner]\nlease = \"30s\"\n{topic}", proxy.url());
+    fixture.write("duebox.toml", manifest);
+    let daemon = fixture.start();
+    push_many(&fixture, TOPIC, JOBS);
+    eventually("the jobs run", || daemon.count(is_handler_line) == JOBS);
+    // A word of a call of its own, not a part of a key.
+    let verdict = "\r\nack\r\n";
+    proxy.lose_reply_to(verdict, 0);
+    proxy.refuse(true);
+    eventually("the reply is lost", || proxy.lost() == 1);
+    fixture.redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    proxy.measure_replies_to(verdict);
+    proxy.refuse(false);
+    eventually("the repetition has a reply", || proxy.longest_reply() > 0);
+    assert_eq!(daemon.count(is_verdict), 0, "it is not the refusal");
+    fixture.redis.cli(&["REPLICAOF", "NO", "ONE"]);
+    let ended = |line: &LogLine| is_verdict(line) || is_lost(line);
+    eventually("every verdict has an end", || daemon.count(ended) == JOBS);
+    let done = daemon.count(|line| settled_as(line, "done"));
+    assert_eq!((done, daemon.count(is_lost)), (JOBS, 0));
+    assert_eq!(daemon.count(is_handler_line), JOBS);
+}

@@ -36,7 +36,7 @@ pub struct Turn<'a> {
     pub promote: Option<Promotion>,
     /// How to lease; none does not.
     pub lease: Option<&'a LeaseCall>,
-    /// The same turn was sent before, and its reply was lost.
+    /// Some of it was sent before, and the reply was lost.
     pub is_repeated: bool,
 }
 
@@ -55,6 +55,8 @@ pub struct TurnReply {
     pub promoted_at_us: Option<u64>,
     /// The jobs that were leased.
     pub leased: Option<Leased>,
+    /// Some of it was sent before, and the reply was lost: what Redis refuses now may have been carried out then.
+    pub is_repeated: bool,
     /// The first error of Redis; the part it belongs to has no reply above.
     pub error: Option<QueueError>,
 }
@@ -85,12 +87,13 @@ impl Queue {
         let repeat = if turn.settle.is_empty() { Repeat::Always } else { Repeat::Durably };
         let Replies { values, are_repeated, missing: _ } =
             script::send(&self.connection, calls, repeat).await?;
+        reply.is_repeated = turn.is_repeated || are_repeated;
         for (part, value) in parts.into_iter().zip(values) {
             if let Err(error) = value.and_then(|value| reply.read(part, value, turn)) {
                 reply.error.get_or_insert(error);
             }
         }
-        if (turn.is_repeated || are_repeated)
+        if reply.is_repeated
             && let Some(settled) = &mut reply.settled
             && settled.contains(&Settled::Lost)
         {
