@@ -285,6 +285,22 @@ async fn each_lease_is_extended_by_its_own_time_and_repeats_are_harmless() {
     assert_eq!(extended[..2], expected);
 }
 
+/// After a failover that lost an extension, the job may be leased anew, and that lease may expire in the very
+/// microsecond to which the first runner extends again.
+#[tokio::test]
+async fn an_extension_does_not_take_a_lease_of_another_for_its_own() {
+    let fixture = Fixture::new().await;
+    fixture.push("a").await;
+    let lease = fixture.lease_only("a").await;
+    let later = lease.token.expires_at_us() + LEASE.as_micros() as u64;
+    fixture.on_key("ZADD", "unack", &[&later.to_string(), "a"]);
+    assert_eq!(fixture.extend(&lease, LEASE).await, None);
+    fixture.on_key("ZADD", "unack", &[&lease.token.expires_at_us().to_string(), "a"]);
+    let extended = fixture.extend(&lease, LEASE).await;
+    assert_eq!(extended, Some(Token::expiring_at_us(later)));
+    assert_eq!(fixture.extend(&lease, LEASE).await, extended, "a repetition");
+}
+
 #[tokio::test]
 async fn an_extended_lease_outlives_its_first_expiry() {
     let fixture = Fixture::new().await;

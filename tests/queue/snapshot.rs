@@ -126,6 +126,8 @@ impl Snapshot {
         for scores in [&mut self.unack, &mut self.holders] {
             scores.values_mut().for_each(|score| *score -= us);
         }
+        let holders = std::mem::take(&mut self.holders).into_iter();
+        self.holders = holders.map(|(name, token)| (noted_at(name, token), token)).collect();
         for (field, by) in [("wake", ms), ("tat", us)] {
             if let Some(time) = self.number(field) {
                 self.set_number(field, Some(time - by));
@@ -262,6 +264,14 @@ fn shown(bytes: &[u8]) -> String {
 /// A number as Redis holds it.
 pub(crate) fn text(number: &[u8]) -> f64 {
     std::str::from_utf8(number).unwrap().parse().unwrap()
+}
+
+/// The name in `holders` at this token: an extension's name ends with it, a lease call's does not.
+fn noted_at(name: Vec<u8>, token: f64) -> Vec<u8> {
+    match name.windows(2).position(|part| part == b":+") {
+        Some(at) => [&name[..at], format!(":+{token}").as_bytes()].concat(),
+        None => name,
+    }
 }
 
 /// True for a score that is a time in ms, and not an invalid due time.

@@ -309,14 +309,14 @@ impl Model {
         let id = key(&claim.id);
         let later = claim.token_us - claim.token_us % 2 + by.as_micros() as u64;
         let score = *before.get(&id)?;
+        let note = format!("{HOLDER}:+{later}").into_bytes();
         if score == claim.token_us as f64 {
             self.state.unack.insert(id, later as f64);
-            let name = format!("{HOLDER}:+{later}");
-            self.state.holders.insert(name.into_bytes(), later as f64);
-        } else if score != later as f64 {
-            return None;
+            self.state.holders.insert(note, later as f64);
+            return Some(later);
         }
-        Some(later)
+        let is_noted = later <= self.now_us || self.state.holders.contains_key(&note);
+        (score == later as f64 && is_noted).then_some(later)
     }
 }
 

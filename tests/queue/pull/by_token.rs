@@ -154,7 +154,10 @@ async fn a_lease_is_found_though_its_id_is_leased_in_other_shards_too() {
         let shard = fixture.in_shard(topic.shard(number)).await;
         let token = shard.snapshot().now_us / 2 * 2 + 60_000_000;
         shard.on_key("HSET", "jobs", &["a", "p"]);
-        shard.on_key("ZADD", "unack", &[&(token + 5_000_000).to_string(), "a"]);
+        // As a first try has left it, whose reply was lost.
+        let later = (token + 5_000_000).to_string();
+        shard.on_key("ZADD", "unack", &[&later, "a"]);
+        shard.on_key("ZADD", "holders", &[&later, &format!("me:+{later}")]);
         tokens.push(token.to_string().parse::<Token>().unwrap());
     }
     for token in &tokens {

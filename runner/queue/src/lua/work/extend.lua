@@ -1,5 +1,6 @@
 -- Extends leases. The new token is the old one plus the extension, made even, so a repeated call replies
--- the same. A stale token replies `lost`. The holder is noted under the new tokens.
+-- the same. A stale token replies `lost`. The holder is noted under the new tokens, so that the lease of another
+-- runner which expires in the same microsecond is no repetition.
 --
 -- KEYS  unack holders
 -- ARGV  the runner's name, then id, token, extension in ms for each lease
@@ -27,6 +28,11 @@ for i = 1, count do
 end
 local scores = redis.call('ZMSCORE', UNACK, unpack(ids))
 local replies, extended, renewed, held = {}, {}, {}, {}
+-- The note of an expired lease may be forgotten.
+local function is_noted(token)
+  return held[token] or tonumber(token) <= now_us or redis.call('ZSCORE', HOLDERS, holder .. ':+' .. token)
+end
+expect_zsets(HOLDERS)
 for i, id in ipairs(ids) do
   local token = ARGV[3 * i]
   local later = extended_token(token, tonumber(ARGV[3 * i + 1]))
@@ -35,11 +41,12 @@ for i, id in ipairs(ids) do
     extended[#extended + 1] = id
     renewed[#renewed + 1] = id
     held[later] = holder .. ':+' .. later
+    replies[i] = later
+  else
+    replies[i] = scores[i] == later and is_noted(later) and later or 'lost'
   end
-  replies[i] = (scores[i] == token or scores[i] == later) and later or 'lost'
 end
 if #extended > 0 then
-  expect_zsets(HOLDERS)
   -- Removing first: it is allowed when Redis is out of memory, and then the script may finish. So a full
   -- Redis ends no lease whose job still runs.
   redis.call('ZREM', UNACK, unpack(renewed))
