@@ -133,6 +133,14 @@ impl Unsettled {
         self.may_be_settled &= remain;
         taken
     }
+
+    /// Puts back what was taken, before what has come since.
+    fn put_back(&mut self, mut taken: Self) {
+        taken.jobs.append(&mut self.jobs);
+        self.jobs = taken.jobs;
+        self.follow_ups |= taken.follow_ups;
+        self.may_be_settled |= taken.may_be_settled;
+    }
 }
 
 /// When and why the worker asks Redis for work.

@@ -129,7 +129,7 @@ async fn a_key_in_the_place_of_the_set_of_topics_is_renamed() {
     assert_eq!(cluster.cli(&["GET", broken]), "x");
 }
 
-/// What a cluster tells of itself, its other primaries tell while one is away.
+/// One of three primaries is stopped, the one that is asked first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_is_away_is_left_out_of_the_slow_calls() {
     let mut cluster = RedisCluster::start(3);

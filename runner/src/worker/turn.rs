@@ -30,7 +30,7 @@ use crate::redis_host::outage::{self, RETRY_FIRST};
 pub(super) struct Plan {
     parts: Parts,
     renewals: Vec<Renewal>,
-    judged: Vec<JudgedJob>,
+    verdicts: Unsettled,
     lease: Option<LeaseCall>,
     promotes: bool,
     reclaims: bool,
@@ -41,8 +41,6 @@ pub(super) struct Plan {
     renewed_within: Duration,
     crashed_info: Option<String>,
     discards_bad: bool,
-    follow_ups: bool,
-    may_be_settled: bool,
 }
 
 impl Worker {
@@ -137,7 +135,7 @@ impl Worker {
         Plan {
             parts,
             renewals,
-            judged: verdicts.jobs,
+            verdicts,
             lease,
             promotes,
             reclaims: promotes && now >= self.look.reclaim_at,
@@ -147,8 +145,6 @@ impl Worker {
             renewed_within: self.retry_max(),
             crashed_info: buried_info(&binding.topic, FailureClass::Crashed),
             discards_bad: binding.topic.policy(FailureClass::BadDue) == Policy::Discard,
-            follow_ups: verdicts.follow_ups,
-            may_be_settled: verdicts.may_be_settled,
         }
     }
 
@@ -184,7 +180,7 @@ impl Worker {
         (lease, promotes)
     }
 
-    pub(super) fn apply_reply(&mut self, mut plan: Plan, reply: TurnReply, sent_at: Instant) {
+    pub(super) fn apply_reply(&mut self, plan: Plan, reply: TurnReply, sent_at: Instant) {
         self.report_settled();
         let now = monotonic::now();
         let TurnReply {
@@ -207,19 +203,9 @@ impl Worker {
             None => self.in_flight.beat_again_at(now + self.retry),
         }
         match settled {
-            Some(words) => {
-                self.collect_recordings(&mut plan.judged, &words);
-                self.unreported = Some(SettledJobs { judged: plan.judged, became: words });
-                if plan.follow_ups {
-                    self.parts.services.relay.mark_due(&self.parts.shard);
-                }
-            }
-            None if plan.judged.is_empty() => {}
-            None => {
-                self.unsettled.follow_ups |= plan.follow_ups;
-                self.unsettled.may_be_settled |= is_repeated;
-                self.keep_verdicts(plan.judged, error.as_ref());
-            }
+            Some(became) => self.take_settled(plan.verdicts, became),
+            None if plan.verdicts.jobs.is_empty() => {}
+            None => self.keep_verdicts(plan.verdicts, is_repeated, error.as_ref()),
         }
         if let Some(reclaimed) = reclaimed {
             self.apply_reclaimed(reclaimed, now);
@@ -252,15 +238,29 @@ impl Worker {
         }
     }
 
+    /// Takes what became of verdicts, which is reported next to the next turn.
+    fn take_settled(&mut self, mut verdicts: Unsettled, became: Vec<Settled>) {
+        self.collect_recordings(&mut verdicts.jobs, &became);
+        self.unreported = Some(SettledJobs { judged: verdicts.jobs, became });
+        if verdicts.follow_ups {
+            self.parts.services.relay.mark_due(&self.parts.shard);
+        }
+    }
+
     /// Keeps refused verdicts for the next turn, unless the error is final.
-    fn keep_verdicts(&mut self, mut judged: Vec<JudgedJob>, error: Option<&QueueError>) {
+    fn keep_verdicts(
+        &mut self,
+        mut verdicts: Unsettled,
+        is_repeated: bool,
+        error: Option<&QueueError>,
+    ) {
         if error.is_some_and(QueueError::is_final) {
-            error!(topic = %self.parts.shard.topic(), jobs = judged.len(), error = ?error,
+            error!(topic = %self.parts.shard.topic(), jobs = verdicts.jobs.len(), error = ?error,
                 "Redis refused verdicts with a permanent error; their leases expire and the jobs run again");
             return;
         }
-        judged.append(&mut self.unsettled.jobs);
-        self.unsettled.jobs = judged;
+        verdicts.may_be_settled |= is_repeated;
+        self.unsettled.put_back(verdicts);
     }
 
     fn apply_reclaimed(&mut self, reclaimed: Reclaimed, now: Instant) {
@@ -345,7 +345,7 @@ impl Plan {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.judged.len() >= self.batch_max
+        self.verdicts.jobs.len() >= self.batch_max
     }
 
     /// Names the last moment at which Redis may lease, as the clock of Redis is known.
@@ -365,7 +365,7 @@ impl Plan {
         Turn {
             holder,
             extend: self.renewals.iter().map(|renewal| &renewal.extension).collect(),
-            settle: self.judged.iter().map(|job| &job.settlement).collect(),
+            settle: self.verdicts.jobs.iter().map(|job| &job.settlement).collect(),
             reclaim: self.reclaims.then(reclaim),
             promote: self.promotes.then_some(Promotion {
                 jobs: self.batch_max,
@@ -373,7 +373,7 @@ impl Plan {
                 discards_bad: self.discards_bad,
             }),
             lease: self.lease.as_ref(),
-            is_repeated: is_repeated || self.may_be_settled,
+            is_repeated: is_repeated || self.verdicts.may_be_settled,
         }
     }
 }
