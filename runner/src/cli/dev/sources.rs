@@ -231,8 +231,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             fs::write(dir.path().join("handler.ts"), "a").unwrap();
+            let until = Instant::now() + Duration::from_secs(60);
             // Given up after the event and before the look.
             while sources.look_at.is_none() {
+                assert!(Instant::now() < until, "the system notifies of no change");
                 let given_up = tokio::time::timeout(Duration::ZERO, sources.changed()).await;
                 assert!(given_up.is_err(), "it waits for quiet");
                 tokio::time::sleep(QUIET / 20).await;
