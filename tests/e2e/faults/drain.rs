@@ -34,7 +34,11 @@ fn running_jobs_finish_and_others_are_released() {
     assert_eq!(store.stage(TOPIC, "ready"), left);
     assert!(store.attempts(TOPIC).is_empty() && store.stage(TOPIC, "unack").is_empty());
     assert_eq!(first.count(|line| settled_as(line, "done")), ran.len());
-    assert_eq!(first.count(|line| settled_as(line, "released")), left.len());
+    // A job that has not started goes back after a moment, also without a drain. Its log line is left out then.
+    let ended = first.wait_for_line("the sums", |line| line.message() == "done");
+    let (leased, released) = (ended.number("leased"), ended.number("released"));
+    assert_eq!(leased.zip(released).map(|(leased, released)| leased - released), Some(2));
+    assert!(released >= i64::try_from(left.len()).ok(), "{ended:?}");
 
     fixture.write("work.wat", Handler::logs("ran").wat());
     let mut second = fixture.start();
