@@ -1,10 +1,9 @@
 //! Records how the binary is built, for `duebox version`. Embeds the modules that serve handlers in other languages, if
 //! `sdk/javascript/build.sh` has built them, and the files of the projects that `duebox new` starts.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, io};
+use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -45,7 +44,6 @@ fn locked(name: &str) -> String {
 }
 
 fn embed_languages() -> io::Result<()> {
-    wait_for_engine()?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/javascript/build");
     // The folder always exists: a missing path would make every build run this again.
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -60,11 +58,6 @@ fn embed_languages() -> io::Result<()> {
     }
     let folder = env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?;
     fs::write(Path::new(&folder).join("javascript.rs"), code)
-}
-
-/// Waits while `sdk/javascript/build.sh` builds the modules: it holds this lock (`one_at_a_time` in `handlers/tools.sh`).
-fn wait_for_engine() -> io::Result<()> {
-    File::open("../.tools/javascript-engine.lock").map_or(Ok(()), |lock| lock.lock_shared())
 }
 
 /// The lists of files that `duebox new` writes: a constant, a folder of `sdk/`, and which of its entries belong to it;
