@@ -19,7 +19,7 @@ struct Share {
 const CONTROL: Share = Share { least: 2, most: 8, cores: 4 };
 
 /// Threads for network requests of handlers: large transfers and TLS handshakes do not delay leases. On few
-/// cores one thread is faster than two, which wake each other up: on two cores by 11 to 26 %.
+/// cores one thread is faster than two, which wake each other up: on two cores by 14 to 22 %.
 const NETWORK: Share = Share { least: 1, most: 8, cores: 4 };
 
 /// Threads for the HTTP server.
