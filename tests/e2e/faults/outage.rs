@@ -295,7 +295,7 @@ fn a_verdict_is_recognized_though_its_repetition_was_refused() {
     let handler = Handler::logs("ran").naps(Duration::from_secs(1));
     let redis = RedisServer::start();
     let proxy = Proxy::start(redis.port());
-    let fixture = fixture_with(Fixture::on(redis), &handler, "", "");
+    let fixture = fixture_with(Fixture::on(redis), &handler, "", "").reached_at(proxy.url());
     let topic = topic(TOPIC, "work.wat", "concurrency = 4");
     let manifest =
         format!("[redis]\nurl = \"{}\"\n[runner]\nlease = \"30s\"\n{topic}", proxy.url());

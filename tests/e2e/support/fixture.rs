@@ -53,23 +53,17 @@ impl Fixture {
     /// Redis refuses this user fails the test.
     pub(crate) fn with_user(mut self) -> Self {
         self.allow(USER, Role::Daemon);
+        self.redis.keep_user(USER, &rules(Role::Daemon));
         self.url = Some(self.url_of(USER));
         self.has_user = true;
         self
     }
 
-    /// Makes a user for a role.
+    /// Makes a user for a role, until Redis ends.
     pub(crate) fn allow(&self, user: &str, role: Role) {
-        let rules = role.acl_rules("duebox");
-        let rules = ["reset", "on", ">secret"].into_iter().chain(rules.split_whitespace());
-        // As docs/guide/redis.md has it.
-        let cluster: &[&str] = match Topology::of_run() {
-            Topology::Single => &[],
-            Topology::Cluster => &["+asking", "+cluster|info", "+cluster|slots"],
-        };
-        let rules = rules.chain(cluster.iter().copied());
-        let words: Vec<&str> = ["ACL", "SETUSER", user].into_iter().chain(rules).collect();
-        self.redis.cli(&words);
+        let rules = rules(role);
+        let rules = rules.iter().map(String::as_str);
+        self.redis.cli(&["ACL", "SETUSER", user].into_iter().chain(rules).collect::<Vec<_>>());
     }
 
     /// The address with the login of a user that [`Self::allow`] made.
@@ -82,8 +76,9 @@ impl Fixture {
         self.redis.cli(&["ACL", "LOG"])
     }
 
-    /// Manifests have this address.
+    /// Manifests have this address, with the user that it names.
     pub(crate) fn reached_at(mut self, url: impl Into<String>) -> Self {
+        self.has_user = false;
         self.url = Some(url.into());
         self
     }
@@ -139,10 +134,23 @@ impl Fixture {
 impl Drop for Fixture {
     fn drop(&mut self) {
         if self.has_user && self.redis.is_running() && !std::thread::panicking() {
+            // A test may have frozen it.
+            self.redis.resume();
             let refused = self.refusals();
             assert!(refused.is_empty(), "Redis refused commands of the user: {refused}");
         }
     }
+}
+
+/// The rules of a user with this role, as docs/guide/redis.md has them.
+fn rules(role: Role) -> Vec<String> {
+    let cluster: &[&str] = match Topology::of_run() {
+        Topology::Single => &[],
+        Topology::Cluster => &["+asking", "+cluster|info", "+cluster|slots"],
+    };
+    let rules = role.acl_rules("duebox");
+    let rules = ["reset", "on", ">secret"].into_iter().chain(rules.split_whitespace());
+    rules.chain(cluster.iter().copied()).map(str::to_owned).collect()
 }
 
 /// Starts a daemon and waits until it serves.

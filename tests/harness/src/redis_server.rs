@@ -168,6 +168,12 @@ impl RedisServer {
         }
     }
 
+    /// Has this user, too, when it is started again.
+    pub(crate) fn keep_user(&mut self, name: &str, rules: &[String]) {
+        self.args.extend(["--user".to_owned(), name.to_owned()]);
+        self.args.extend_from_slice(rules);
+    }
+
     /// Freezes the server (SIGSTOP): connections stay open without replies.
     ///
     /// # Panics

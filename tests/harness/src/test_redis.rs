@@ -100,6 +100,16 @@ impl TestRedis {
         }
     }
 
+    /// All servers have this user, too, when they are started again.
+    pub fn keep_user(&mut self, name: &str, rules: &[String]) {
+        match self {
+            Self::Single(server) => server.keep_user(name, rules),
+            Self::Cluster(cluster) => {
+                cluster.servers().iter_mut().for_each(|server| server.keep_user(name, rules));
+            }
+        }
+    }
+
     /// Freezes all servers.
     ///
     /// # Panics
