@@ -150,13 +150,9 @@ fn a_redis_that_may_evict_jobs() {
 fn a_redis_that_is_too_old() {
     only_on_one_server!("a proxy in front of one server changes the version that it reports");
     let fixture = Fixture::new();
-    with_a_good_topic(&fixture);
     let old = older_version(fixture.redis.server());
-    let text = std::fs::read_to_string(fixture.path("duebox.toml")).unwrap();
-    fixture.write(
-        "duebox.toml",
-        text.replace(&fixture.redis.url(), &format!("redis://127.0.0.1:{old}/0")),
-    );
+    let fixture = fixture.reached_at(format!("redis://127.0.0.1:{old}/0"));
+    with_a_good_topic(&fixture);
     let printed = refused(&fixture, FAILED);
     assert!(
         printed.contains("is version \\\"6.") || printed.contains("is version \"6."),
@@ -168,7 +164,9 @@ fn a_redis_that_is_too_old() {
 #[test]
 fn an_absent_redis_and_a_missing_password() {
     only_on_one_server!("the queue's cluster tests have dead seeds and refused logins");
-    let mut fixture = Fixture::on(RedisServer::with_args(&["--requirepass", "open sesame"]));
+    let redis = RedisServer::with_args(&["--requirepass", "open sesame"]);
+    let url = redis.url();
+    let mut fixture = Fixture::on(redis).reached_at(url);
     with_a_good_topic(&fixture);
     let printed = unconnected(&fixture);
     assert!(printed.contains("NOAUTH") || printed.contains("uthentication"), "{printed}");
