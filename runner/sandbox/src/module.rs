@@ -21,7 +21,7 @@ mod own_binary;
 mod remedy;
 mod seeded_random;
 mod segments;
-pub(crate) mod snapshot;
+mod snapshot;
 
 pub use capabilities::{Capability, MissingCapabilities};
 pub use compile::Script;
