@@ -81,9 +81,11 @@ async fn every_verb_uses_one_slot_and_its_declared_keys() {
     let loaded: BTreeSet<&String> =
         commands.iter().filter(is_load).map(|load| &load.words[2]).collect();
     assert!(loaded.len() > 20, "the loading of scripts was not seen");
-    // Valkey 8.1 does not escape the quotes of what it reports, so the digest of such a script is not known here.
     let is_called = |source: &&&String| called.contains_key(Script::new(source).get_hash());
     let unknown: Vec<_> = loaded.iter().filter(|source| !is_called(source)).collect();
+    // Valkey 8 does not escape the quotes of what MONITOR reports: there the digest of a script with quotes is not known.
+    let hides_quotes = redis.cli(&["INFO", "server"]).contains("valkey_version:8.");
+    assert!(hides_quotes || unknown.is_empty(), "not called, so not tested: {unknown:#?}");
     assert_eq!(loaded.len(), called.len(), "not called, so not tested, is one of {unknown:#?}");
 
     // The server also refuses a script that uses a key of another slot.
