@@ -1,7 +1,7 @@
 //! The Wasmtime engines that handlers run in.
 //!
 //! Handlers with a fuel limit have their own engine, so that fuel counting costs the others nothing.
-//! Handlers that start from a snapshot have one too, because their memory is reset differently.
+//! Handlers whose instances are reset between jobs have one too, because its pool wipes memory differently.
 //!
 //! Instances come from a pool of prepared slots, which are wiped and reused. This makes a new instance for
 //! each job affordable. If the machine refuses the address space of the pool, instances are allocated on
@@ -22,8 +22,8 @@ pub(crate) const IDLE_INSTANCES_MAX: u32 = 64;
 /// instances occupy slots.
 const SLOTS_SPARE: u32 = 64 + IDLE_INSTANCES_MAX + SLOTS as u32;
 /// Bytes of a slot's memory that are zeroed in place instead of unmapped. A Go module writes megabytes in
-/// `_initialize`: zeroing them is cheaper than faulting them in again. An instance of a snapshot writes a
-/// few pages, for which unmapping is cheaper.
+/// `_initialize`: zeroing them is cheaper than faulting them in again. An instance that is reset between jobs
+/// writes a few pages, for which unmapping is cheaper.
 const KEEP_RESIDENT: usize = 4 << 20;
 const KEEP_RESIDENT_OF_SNAPSHOTS: usize = 256 << 10;
 /// Stack of a guest, in bytes.
@@ -44,7 +44,7 @@ const POOL_TABLES_MIN: u32 = 1_000_000;
 pub(crate) struct EngineKind {
     /// Its modules count the fuel that they burn.
     pub(crate) counts_fuel: bool,
-    /// Its instances start from snapshots.
+    /// Its instances are reset between jobs, to a snapshot or to what the module's file says.
     pub(crate) snapshots: bool,
 }
 

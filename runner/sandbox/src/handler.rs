@@ -1,7 +1,7 @@
 //! A loaded module, and how it runs one job.
 //!
 //! An instance is created or taken from the instance cache, and runs the job. It is then dropped, unless the
-//! job ended well and the instance can be reset to its snapshot, or the topic keeps instances warm.
+//! job ended well and the instance can be reset to the state in which it began, or the topic keeps instances warm.
 
 use std::collections::BTreeMap;
 use std::fmt;

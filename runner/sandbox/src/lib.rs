@@ -4,7 +4,7 @@
 //!  bytes ─ load ─▶ checked ─▶ compiled ─▶ Handler ─ run(Invocation) ─▶ RunReport { Outcome, … }
 //!                                            │             ▲
 //!                                            └─ instance ──┘  new for each job and dropped after it,
-//!                                                             or reset to a snapshot,
+//!                                                             or reset to the state in which it began,
 //!                                                             or kept as it is for a warm topic
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! The resources that a guest may use, and how instances are assigned to jobs.
 //!
-//! The default is the safest choice: a new instance for every job.
+//! The default is the safest choice: every job finds the state of a new instance.
 
 use std::num::NonZeroU64;
 

@@ -21,7 +21,7 @@ mod own_binary;
 mod remedy;
 mod seeded_random;
 mod segments;
-mod snapshot;
+pub(crate) mod snapshot;
 
 pub use capabilities::{Capability, MissingCapabilities};
 pub use compile::Script;

@@ -18,9 +18,10 @@ use crate::instance::template::{ModuleExports, Template};
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
 use crate::module::cache::ModuleCache;
-use crate::module::compile::{Compiled, Compiler, Evaluated, Script, Source};
+use crate::module::compile::{self, Compiled, Compiler, Evaluated, Script, Source};
 use crate::module::compiler_process::CompilerProcesses;
 use crate::module::engine_context::EngineContexts;
+use crate::module::snapshot::StartState;
 use crate::module::{CompilerProcess, LoadError, exports};
 use crate::snapshot_seed::SnapshotSeed;
 
@@ -130,14 +131,18 @@ impl Sandbox {
             return Err(LoadError::PoolTables { wanted: limits.tables, max: self.tables_max });
         }
         wasi::check_dirs(&grants)?;
-        let kind =
-            EngineKind { counts_fuel: limits.fuel.is_some(), snapshots: limits.instances.snapshot };
+        let binary = &*compile::to_binary(bytes, &limits)?;
+        let start = StartState::of(binary, &limits);
+        let kind = EngineKind {
+            counts_fuel: limits.fuel.is_some(),
+            snapshots: limits.instances.snapshot || start != StartState::Run,
+        };
         let context = self
             .contexts
             .get(kind)
             .map_err(|error| LoadError::Engine { reason: error.to_string() })?;
         let digest = Digest::of(bytes);
-        let source = Source { bytes, digest, limits: &limits, grants: &grants, seed };
+        let source = Source { binary, start, digest, limits: &limits, grants: &grants, seed };
         let compiled = self.compiler.compile(&context, source)?;
         let Compiled { module, image, seed } = compiled;
         let parts = TemplateParts {

@@ -1,10 +1,11 @@
-//! Resets an instance to its snapshot, so that the next job finds exactly the state of a new instance.
+//! Resets an instance to its snapshot, or to what the module's file says if no code runs before a job, so that the next
+//! job finds exactly the state of a new instance.
 //!
 //! A new instance is mapped afresh, and every page that its job touches is faulted in. Copying the few pages
 //! that a job has written is cheaper.
 //!
-//! A module with a snapshot can change only its memory and its mutable globals: one that writes tables or
-//! drops segments is refused at load. A reset writes all globals, and all pages that are private to the
+//! Such a module can change only its memory and its mutable globals: one that writes tables or drops segments is refused
+//! as a snapshot, and gets new instances without one. A reset writes all globals, and all pages that are private to the
 //! instance; every other page still is the page of the image. A page that the kernel has merged with the
 //! shared page of zeros counts as private where the image is not zero. If a reset is not certain to be complete, or
 //! the memory has grown, the instance runs no further job.
@@ -30,7 +31,7 @@ use crate::instance::page_map::{self, PageMap, PrivatePages};
 /// instance keeps its private memory.
 const PRIVATE_MAX: usize = 1 << 20;
 
-/// The state in which all instances of one snapshot start.
+/// The state in which all instances of one module start.
 pub(crate) struct SnapshotImage {
     pages: PageMap,
     /// The module that defines the memory.
@@ -66,8 +67,7 @@ impl Resettable {
 }
 
 impl SnapshotImage {
-    /// The image of a module that exports its memory and all its mutable globals: a snapshot's or an
-    /// interpreter's. `owner` defines the memory. `None` if the kernel cannot report which pages were written.
+    /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the kernel cannot report which pages were written.
     pub(crate) fn of(module: &Module, owner: &Module) -> Option<Self> {
         let pages = PageMap::open()?;
         let (mut globals, mut memory) = (Vec::new(), None);

@@ -17,7 +17,7 @@ use crate::memory_budget::MemoryAccount;
 pub(crate) struct Template {
     pub(crate) linked: Linked,
     pub(crate) exports: ModuleExports,
-    /// The state to which instances are reset after each job, if the topic uses snapshots.
+    /// The state to which instances are reset after each job, if they can be.
     pub(crate) image: Option<Arc<SnapshotImage>>,
     /// Bytes of linear memory that an instance starts with.
     pub(crate) initial_memory: usize,

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use serde::{Deserialize, Serialize};
 use wasmtime::Engine;
 
 use super::compiled_code::deserialize;
@@ -22,11 +23,21 @@ use crate::snapshot_seed::SnapshotSeed;
 const COMPILE_NICE: i32 = 5;
 const NICE_MAX: i32 = 19;
 
+/// What is compiled of a module.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum CodeForm {
+    /// The module as it is.
+    Plain,
+    /// The module with exports of its state, if that is possible. One byte behind the code says so: 1 or 0.
+    Resettable,
+    /// Its snapshot, for which `_initialize` draws the random bytes of this seed.
+    Snapshot(SnapshotSeed),
+}
+
 /// A checked module to compile.
 pub(super) struct CompileTask<'a> {
     pub(super) binary: &'a [u8],
-    /// The seed of the snapshot, if the code is that of the module's snapshot.
-    pub(super) snapshot: Option<SnapshotSeed>,
+    pub(super) form: CodeForm,
     /// Whether it is an interpreter of Duebox itself, and not a module of a topic.
     pub(super) is_interpreter: bool,
     pub(super) limits: &'a Limits,
@@ -61,8 +72,10 @@ impl CodeGenerator {
         task: &CompileTask<'_>,
     ) -> Result<Vec<u8>, LoadError> {
         let counts_fuel = context.kind.counts_fuel;
-        let Some(seed) = task.snapshot else {
-            return self.precompile(task.binary, counts_fuel).map_err(invalid);
+        let seed = match task.form {
+            CodeForm::Plain => return self.precompile(task.binary, counts_fuel).map_err(invalid),
+            CodeForm::Resettable => return self.resettable(task.binary, counts_fuel),
+            CodeForm::Snapshot(seed) => seed,
         };
         let running = context.ticker.run();
         let image =
@@ -72,6 +85,14 @@ impl CodeGenerator {
             })?;
         drop(running);
         self.precompile(&image, counts_fuel).map_err(invalid)
+    }
+
+    fn resettable(&self, binary: &[u8], counts_fuel: bool) -> Result<Vec<u8>, LoadError> {
+        let exported = snapshot::export_state(binary);
+        let binary = exported.as_deref().unwrap_or(binary);
+        let mut code = self.precompile(binary, counts_fuel).map_err(invalid)?;
+        code.push(u8::from(exported.is_ok()));
+        Ok(code)
     }
 
     fn precompile(&self, binary: &[u8], counts_fuel: bool) -> wasmtime::Result<Vec<u8>> {

@@ -8,13 +8,14 @@ use parking_lot::Mutex;
 use wasmtime::Module;
 
 use super::cache::{CacheKey, ModuleCache};
-use super::codegen::{CodeGenerator, CompileTask, invalid};
+use super::codegen::{CodeForm, CodeGenerator, CompileTask, invalid};
 use super::compiled_code::{deserialize, deserialize_file};
 use super::compiler_process::CompilerProcesses;
 use super::engine_context::EngineContext;
 use super::error::LoadError;
 use super::interpreter::{self, Interpreter};
-use super::{cache, check, code, evaluate, own_binary, snapshot};
+use super::snapshot::StartState;
+use super::{cache, check, code, evaluate, own_binary};
 use crate::digest::Digest;
 use crate::engine::EngineKind;
 use crate::error::SandboxError;
@@ -32,7 +33,10 @@ const TEXT_MAX: usize = 1 << 20;
 /// A module's file with the limits and grants of its topic.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
-    pub(crate) bytes: &'a [u8],
+    /// The file as a binary module.
+    pub(crate) binary: &'a [u8],
+    /// What its jobs find when they start.
+    pub(crate) start: StartState,
     pub(crate) digest: Digest,
     pub(crate) limits: &'a Limits,
     pub(crate) grants: &'a Grants,
@@ -43,7 +47,7 @@ pub(crate) struct Source<'a> {
 /// A compiled module.
 pub(crate) struct Compiled {
     pub(crate) module: Module,
-    /// The state to which instances can be reset, if the module starts from a snapshot.
+    /// The state to which instances can be reset, if they can.
     pub(crate) image: Option<SnapshotImage>,
     /// The seed of the snapshot.
     pub(crate) seed: Option<SnapshotSeed>,
@@ -116,23 +120,63 @@ impl Compiler {
         context: &EngineContext,
         source: Source<'_>,
     ) -> Result<Compiled, LoadError> {
-        let binary = to_binary(source.bytes, source.limits)?;
-        check::check(&binary, source.limits, source.grants)?;
-        let (module, seed) = if snapshot::is_needed(source.limits, &binary) {
-            let (module, seed) = self.snapshot(context, source, &binary)?;
-            (module, Some(seed))
-        } else {
-            let cache = self.cache.as_ref();
-            let cached =
-                cache.map(|cache| (cache, CacheKey::new(&context.engine, source.digest, "plain")));
-            let generate = || self.generate_checked(context, source, &binary, None);
-            (self.cached_or(context, cached, generate)?, None)
+        check::check(source.binary, source.limits, source.grants)?;
+        let (module, is_reset, seed) = match source.start {
+            StartState::Run => (self.plain(context, source)?, false, None),
+            StartState::Written => {
+                let (module, exports_state) = self.resettable(context, source)?;
+                (module, exports_state, None)
+            }
+            StartState::Snapshot => {
+                let (module, seed) = self.snapshot(context, source)?;
+                (module, true, Some(seed))
+            }
         };
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let image = seed.and_then(|_| SnapshotImage::of(&module, &module));
+        let image = is_reset.then(|| SnapshotImage::of(&module, &module)).flatten();
         give_back_memory();
         Ok(Compiled { module, image, seed })
+    }
+
+    /// The module as it is.
+    fn plain(&self, context: &EngineContext, source: Source<'_>) -> Result<Module, LoadError> {
+        let cached = self.entry(context, source, "plain");
+        self.cached_or(context, cached, || self.generate_checked(context, source, CodeForm::Plain))
+    }
+
+    /// The module, and whether it exports all that a job can change.
+    fn resettable(
+        &self,
+        context: &EngineContext,
+        source: Source<'_>,
+    ) -> Result<(Module, bool), LoadError> {
+        let entry = self.entry(context, source, "resettable");
+        let found = entry.as_ref().and_then(|(cache, key)| {
+            let file = cache.find(key)?;
+            let [exports_state] = cache::last_bytes(&file).ok()?;
+            Some((deserialize_file(&context.engine, file).ok()?, exports_state == 1))
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let code = self.generate_checked(context, source, CodeForm::Resettable)?;
+        if let Some((cache, key)) = &entry {
+            cache.insert(key, &code);
+        }
+        let exports_state = code.last() == Some(&1);
+        Ok((deserialize(&context.engine, &code).map_err(invalid)?, exports_state))
+    }
+
+    /// The cache, and the key of the module in this form.
+    fn entry(
+        &self,
+        context: &EngineContext,
+        source: Source<'_>,
+        form: &str,
+    ) -> Option<(&ModuleCache, CacheKey)> {
+        let cache = self.cache.as_ref()?;
+        Some((cache, CacheKey::new(&context.engine, source.digest, form)))
     }
 
     /// The snapshot of a module with its seed: of the cache, or a new one. A new one with a seed that is given
@@ -141,7 +185,6 @@ impl Compiler {
         &self,
         context: &EngineContext,
         source: Source<'_>,
-        binary: &[u8],
     ) -> Result<(Module, SnapshotSeed), LoadError> {
         let shared = self.snapshot_entry(context, source, None);
         let own = source.seed.and_then(|seed| self.snapshot_entry(context, source, Some(seed)));
@@ -153,7 +196,7 @@ impl Compiler {
             }
         }
         let seed = source.seed.unwrap_or_else(SnapshotSeed::draw);
-        let code = self.generate_checked(context, source, binary, Some(seed))?;
+        let code = self.generate_checked(context, source, CodeForm::Snapshot(seed))?;
         let entry = if source.seed.is_some() { own } else { shared };
         if let Some((cache, key)) = entry {
             cache.insert(&key, &[&code[..], &seed.bytes()].concat());
@@ -165,12 +208,11 @@ impl Compiler {
         &self,
         context: &EngineContext,
         source: Source<'_>,
-        binary: &[u8],
-        snapshot: Option<SnapshotSeed>,
+        form: CodeForm,
     ) -> Result<Vec<u8>, LoadError> {
+        let Source { binary, limits, grants, .. } = source;
         code::check(binary)?;
-        let Source { limits, grants, .. } = source;
-        let task = CompileTask { binary, snapshot, is_interpreter: false, limits, grants };
+        let task = CompileTask { binary, form, is_interpreter: false, limits, grants };
         self.generate(context, &task)
     }
 
@@ -221,7 +263,7 @@ impl Compiler {
                 Limits { fuel: context.kind.counts_fuel.then_some(NonZeroU64::MAX), ..limits };
             let task = CompileTask {
                 binary: &code,
-                snapshot: None,
+                form: CodeForm::Plain,
                 is_interpreter: true,
                 limits: &limits,
                 grants: &grants,
@@ -239,7 +281,7 @@ impl Compiler {
         let (limits, grants) = (Limits::default(), Grants::default());
         let task = CompileTask {
             binary,
-            snapshot: None,
+            form: CodeForm::Plain,
             is_interpreter: true,
             limits: &limits,
             grants: &grants,
@@ -327,7 +369,7 @@ fn give_back_memory() {
 fn give_back_memory() {}
 
 /// The file as a binary module. A text module is parsed.
-pub(super) fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
+pub(crate) fn to_binary<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, LoadError> {
     const MAGIC: &[u8] = b"\0asm";
     if bytes.len() > limits.module {
         return Err(LoadError::TooLarge { size: bytes.len(), max: limits.module });

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::codegen::CompileTask;
+use super::codegen::{CodeForm, CompileTask};
 use super::error::{LoadError, SnapshotError};
 use crate::engine::EngineKind;
 use crate::grants::Grants;
 use crate::limits::{Instances, Limits};
-use crate::snapshot_seed::SnapshotSeed;
 
 /// A module to compile, without its bytes.
 #[derive(Serialize, Deserialize)]
@@ -21,7 +20,7 @@ pub(super) struct CompileRequest {
     pub(super) memory_max: u64,
     /// Seconds of CPU time that it may use.
     pub(super) cpu_max: u64,
-    pub(super) snapshot: Option<SnapshotSeed>,
+    pub(super) form: CodeForm,
     fuel: Option<NonZeroU64>,
     memory: usize,
     tables: u32,
@@ -43,8 +42,8 @@ pub(super) enum CompileReply {
 
 impl CompileRequest {
     pub(super) fn new(task: &CompileTask<'_>, memory_max: u64, cpu_max: u64) -> Self {
-        let CompileTask { limits, grants, snapshot, .. } = *task;
-        let takes_snapshot = snapshot.is_some();
+        let CompileTask { limits, grants, form, .. } = *task;
+        let takes_snapshot = matches!(form, CodeForm::Snapshot(_));
         // The instance of which the snapshot is taken has its memory in the same process.
         let guest = if takes_snapshot { limits.memory as u64 } else { 0 };
         let (env, dirs) = match takes_snapshot {
@@ -54,7 +53,7 @@ impl CompileRequest {
         Self {
             memory_max: memory_max.saturating_add(guest),
             cpu_max,
-            snapshot,
+            form,
             fuel: limits.fuel,
             memory: limits.memory,
             tables: limits.tables,
@@ -65,11 +64,15 @@ impl CompileRequest {
     }
 
     pub(super) fn kind(&self) -> EngineKind {
-        EngineKind { counts_fuel: self.fuel.is_some(), snapshots: self.snapshot.is_some() }
+        EngineKind { counts_fuel: self.fuel.is_some(), snapshots: self.takes_snapshot() }
+    }
+
+    fn takes_snapshot(&self) -> bool {
+        matches!(self.form, CodeForm::Snapshot(_))
     }
 
     pub(super) fn limits(&self) -> Limits {
-        let instances = Instances { snapshot: self.snapshot.is_some(), jobs_each: 1 };
+        let instances = Instances { snapshot: self.takes_snapshot(), jobs_each: 1 };
         let Self { memory, tables, log, fuel, .. } = *self;
         Limits { memory, tables, log, fuel, instances, ..Limits::default() }
     }

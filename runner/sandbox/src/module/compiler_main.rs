@@ -47,9 +47,8 @@ fn generate(request: &CompileRequest, binary: &[u8]) -> Result<Vec<u8>, LoadErro
     let context = EngineContext::on_demand(request.kind()).map_err(failed)?;
     let generator = CodeGenerator::start().map_err(failed)?;
     let (limits, grants) = (request.limits(), request.grants());
-    let snapshot = request.snapshot;
     let (limits, grants, is_interpreter) = (&limits, &grants, false);
-    let task = CompileTask { binary, snapshot, is_interpreter, limits, grants };
+    let task = CompileTask { binary, form: request.form, is_interpreter, limits, grants };
     generator.generate(&context, &task)
 }
 

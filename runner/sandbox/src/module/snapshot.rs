@@ -1,5 +1,6 @@
-//! Takes a snapshot of a module: runs `_initialize` once, and writes memory and globals into a new module.
+//! From which state the jobs of a module start, and how a module is made whose instances can be reset to it.
 //!
+//! For a snapshot `_initialize` runs once, and memory and globals are written into a new module.
 //! Every job still has its own instance, which starts from that image. While the snapshot is taken there is
 //! no job, and the clock is frozen. Random numbers that `_initialize` draws are the same for every job, and come from the
 //! seed of the snapshot.
@@ -28,7 +29,7 @@ use crate::instance::guest::{Attempt, Guest, GuestSetup};
 use crate::instance::limit_store;
 use crate::instance::limiter::Limiter;
 use crate::invocation::Invocation;
-use crate::limits::Limits;
+use crate::limits::{Instances, Limits};
 use crate::memory_budget::{MemoryAccount, MemoryBudget};
 use crate::outcome::failure::{self, End};
 use crate::snapshot_seed::SnapshotSeed;
@@ -37,16 +38,44 @@ const INITIALIZE: &str = "_initialize";
 /// The time limit of `_initialize`.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Whether the topic uses snapshots and the module has an `_initialize`.
-pub(super) fn is_needed(limits: &Limits, binary: &[u8]) -> bool {
-    let mut payloads = wasmparser::Parser::new(0).parse_all(binary);
-    limits.instances.snapshot
-        && payloads.any(|payload| match payload {
-            Ok(wasmparser::Payload::ExportSection(section)) => section
-                .into_iter()
-                .any(|export| export.is_ok_and(|export| export.name == INITIALIZE)),
-            _ => false,
-        })
+/// What a job finds when it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartState {
+    /// What code of the module has made of a new instance, for this job or for the first of a warm instance.
+    Run,
+    /// What the module's file says: no code runs before the job.
+    Written,
+    /// What `_initialize` left once.
+    Snapshot,
+}
+
+impl StartState {
+    pub(crate) fn of(binary: &[u8], limits: &Limits) -> Self {
+        let Instances { snapshot, jobs_each } = limits.instances;
+        let (mut has_start, mut has_initialize) = (false, false);
+        for payload in wasmparser::Parser::new(0).parse_all(binary).map_while(Result::ok) {
+            match payload {
+                wasmparser::Payload::StartSection { .. } => has_start = true,
+                wasmparser::Payload::ExportSection(section) => {
+                    let mut exports = section.into_iter().map_while(Result::ok);
+                    has_initialize = exports.any(|export| export.name == INITIALIZE);
+                }
+                _ => {}
+            }
+        }
+        match has_initialize {
+            true if snapshot => Self::Snapshot,
+            false if !has_start && (snapshot || jobs_each <= 1) => Self::Written,
+            _ => Self::Run,
+        }
+    }
+}
+
+/// The module with exports of everything that a job can change, so that its instances can be reset. Refuses a module
+/// that changes its tables or drops segments. Blocks.
+pub(super) fn export_state(binary: &[u8]) -> Result<Vec<u8>, LoadError> {
+    let instrument = || Wizer::new().instrument(binary).map(|(_, exported)| exported);
+    on_own_thread(|| instrument().map_err(refused))
 }
 
 /// The module after its `_initialize`. It exports everything that a job can change. `link` compiles and
@@ -71,13 +100,19 @@ pub(super) fn take(
             write_module(&wizer, &context, &mut state).await
         })
     };
-    // On its own thread: the caller may be inside a runtime, and Wizer may panic.
-    let taken = std::thread::scope(|scope| {
+    on_own_thread(work)
+}
+
+/// The caller may be inside a runtime, and Wizer may panic.
+fn on_own_thread(
+    work: impl FnOnce() -> Result<Vec<u8>, LoadError> + Send,
+) -> Result<Vec<u8>, LoadError> {
+    let done = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("snapshot".to_owned());
         Some(thread.spawn_scoped(scope, work).ok()?.join())
     });
-    match taken {
-        Some(Ok(taken)) => taken,
+    match done {
+        Some(Ok(done)) => done,
         Some(Err(_)) => Err(SnapshotError::Panicked.into()),
         None => Err(SnapshotError::Thread.into()),
     }

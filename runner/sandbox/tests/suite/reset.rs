@@ -1,4 +1,5 @@
-//! Instances of a snapshot that are reset between jobs: each job finds the state of a new instance.
+//! Instances that are reset between jobs, to a snapshot or to what the module's file says: each job finds the state of a
+//! new instance.
 
 use std::collections::BTreeMap;
 
@@ -78,8 +79,19 @@ async fn after(handler: &Handler, payload: Vec<u8>) -> TestRun {
 
 #[tokio::test]
 async fn every_byte_and_every_global_is_reset() {
-    let [fresh, snapshot] = [FRESH, SNAPSHOT].map(|mode| in_mode(CHECKSUM, mode));
-    let wanted = after(&fresh, vec![0; 4]).await.texts().join("");
+    for (wat, mode) in [(CHECKSUM, SNAPSHOT), (&without_initialize(CHECKSUM), FRESH)] {
+        // The first job of a handler has a new instance.
+        let wanted = after(&in_mode(wat, FRESH), vec![0; 4]).await.texts().join("");
+        finds_this_in_each_job(&in_mode(wat, mode), &wanted).await;
+    }
+}
+
+/// The module with a function of another name in the place of `_initialize`, so that nothing runs before a job.
+fn without_initialize(wat: &str) -> String {
+    wat.replace(r#"(export "_initialize")"#, "$initialize")
+}
+
+async fn finds_this_in_each_job(handler: &Handler, wanted: &str) {
     let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..200 {
         // From one page to more than a reset restores.
@@ -91,7 +103,7 @@ async fn every_byte_and_every_global_is_reset() {
                 .wrapping_add(1_442_695_040_888_963_407);
             payload.extend_from_slice(&chance.to_le_bytes()[4..]);
         }
-        let said = after(&snapshot, payload).await.texts().join("");
+        let said = after(handler, payload).await.texts().join("");
         assert_eq!(said, wanted, "round {round}");
     }
 }
@@ -108,9 +120,7 @@ const SMALL: &str = r#"(module
 async fn a_reset_instance_is_kept_and_one_that_grew_or_failed_is_dropped() {
     let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 1_000 };
     let sandbox = Sandbox::new(&config).unwrap();
-    if !std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .is_ok_and(|kernel| reports_pages(&kernel))
-    {
+    if !reports_pages() {
         return;
     }
     let load = |wat: &str| {
@@ -139,8 +149,36 @@ async fn a_reset_instance_is_kept_and_one_that_grew_or_failed_is_dropped() {
     assert_eq!(sandbox.memory_held(), 0);
 }
 
-/// Whether a kernel of this release reports written pages: since 6.7.
-fn reports_pages(release: &str) -> bool {
+#[tokio::test]
+async fn a_new_instance_is_made_for_each_job_where_its_start_is_not_written_in_the_file() {
+    let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 1_000 };
+    let sandbox = Sandbox::new(&config).unwrap();
+    let written = without_initialize(SMALL);
+    let in_place_of_ack = |code: &str| written.replace("(i32.const 0)))", code);
+    let table = r#"(table 1 funcref) (func (export "handle")"#;
+    let with_table = in_place_of_ack("(table.set (i32.const 0) (ref.null func)) (i32.const 0)))");
+    let data = r#"(data $passive "once") (func (export "handle")"#;
+    let with_data = in_place_of_ack("(data.drop $passive) (i32.const 0)))");
+    for (wat, kept) in [
+        (written.clone(), 100),
+        (SMALL.to_owned(), 0),
+        (written.replace("(func $initialize", "(start $initialize) (func $initialize"), 0),
+        (with_table.replace(r#"(func (export "handle")"#, table), 0),
+        (with_data.replace(r#"(func (export "handle")"#, data), 0),
+    ] {
+        let limits = Limits { instances: FRESH, ..Limits::default() };
+        let handler = sandbox.load(wat.as_bytes(), limits, Grants::default()).unwrap();
+        assert_eq!(run(&handler, job()).await.answer(), 0, "{wat}");
+        if reports_pages() {
+            assert_eq!(sandbox.memory_held(), kept * 65_536, "{wat}");
+        }
+        drop(handler);
+    }
+}
+
+/// Whether the kernel reports written pages: since 6.7.
+fn reports_pages() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(7))
 }
