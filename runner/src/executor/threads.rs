@@ -22,6 +22,10 @@ pub const TIME_SLICE: Duration = Duration::from_millis(2);
 /// of 61 would delay the timers of other guests by more than 100 ms.
 const POLLS_PER_DRIVER_CHECK: u32 = 1;
 
+/// A long-running thread takes every second task from those that other threads gave it: a task that moves there would
+/// otherwise wait for up to 61 polls of 2 ms of the tasks that compute there, and longer under a CPU quota.
+const POLLS_PER_ARRIVAL_CHECK: u32 = 2;
+
 /// The most threads for guests' file access on either runtime; they are started on demand.
 const FILE_THREADS: usize = 8;
 
@@ -68,6 +72,7 @@ impl GuestThreads {
         let mut long_running = Builder::new_multi_thread();
         long_running.thread_name("guest-slow").on_thread_start(lower_priority);
         long_running.max_blocking_threads(FILE_THREADS);
+        long_running.global_queue_interval(POLLS_PER_ARRIVAL_CHECK);
         Ok(Self {
             interactive: interactive.worker_threads(each).build()?,
             long_running: long_running.worker_threads(each).build()?,
@@ -106,5 +111,41 @@ fn lower_priority() {
     };
     if let Err(error) = scheduler_attributes::set(NICENESS, KERNEL_SLICE).or_else(nice) {
         debug!(%error, "long-running guests run at normal priority");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_arrives_waits_for_few_polls_of_the_tasks_that_compute() {
+        let threads = GuestThreads::start(1).unwrap();
+        let long_running = threads.long_running.handle();
+        let (polls, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        for _ in 0..3 {
+            let (polls, over) = (Arc::clone(&polls), Arc::clone(&over));
+            long_running.spawn(poll_fn(move |context| {
+                polls.fetch_add(1, Ordering::SeqCst);
+                context.waker().wake_by_ref();
+                if over.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+            }));
+        }
+        let (send, arrived) = mpsc::channel();
+        let waited = (0..200).map(|_| {
+            let (seen, send) = (Arc::clone(&polls), send.clone());
+            long_running.spawn(async move { send.send(seen.load(Ordering::SeqCst)).unwrap() });
+            let spawned = polls.load(Ordering::SeqCst);
+            arrived.recv().unwrap().saturating_sub(spawned)
+        });
+        let longest = waited.max().unwrap();
+        over.store(true, Ordering::SeqCst);
+        threads.shutdown();
+        assert!(longest <= 4, "{longest} polls");
     }
 }
