@@ -6,6 +6,8 @@
 //! How much may be leased, and when to look next, depends on what the last lease call returned. Redis may
 //! carry out the two in any order, and either may be repeated.
 //!
+//! Where there is nothing to lease as far as the worker knows, verdicts go alone.
+//!
 //! One turn at a time has both parts:
 //!
 //! - while leases are to be renewed: a verdict, or a release, needs the token that the renewal returns;
@@ -68,6 +70,10 @@ impl Worker {
         if parts.has_verdicts() {
             self.judge_ended(now);
         }
+        let parts = match parts {
+            Parts::Both if !self.looks_for_work(now) => Parts::Verdicts,
+            parts => parts,
+        };
         let plan = self.plan(parts, now);
         self.turn_of(plan, now, false)
     }
@@ -130,6 +136,16 @@ impl Worker {
             () = tokio::task::yield_now() => {}
         }
         self.next = Some(second);
+    }
+
+    /// Whether a turn with verdicts asks for work, too. A job that comes meanwhile wakes the worker, and a plain push
+    /// is found within [`RECLAIM_EVERY`](super::RECLAIM_EVERY) as long as there are turns.
+    fn looks_for_work(&self, now: Instant) -> bool {
+        let look = &self.look;
+        let is_due = look.more || look.suspects || now >= look.at.min(look.reclaim_at);
+        let has_limits = || self.parts.bound.borrow().topic.limits().hold_for_leases();
+        let comes_back = || self.unsettled.jobs.iter().any(|job| !job.settlement.ends_job());
+        is_due || self.has_failed() || self.must_renew(now) || has_limits() || comes_back()
     }
 
     /// Whether there is enough for a turn with these parts to be large.

@@ -99,6 +99,37 @@ fn a_hundred_idle_topics_are_polled_together() {
     assert!(a_second <= most, "{a_second:.2} reads a second");
 }
 
+/// A job that falls due alone is promoted, leased and settled. Its verdict does not look for more work.
+#[test]
+fn a_lone_job_takes_three_scripts() {
+    const JOBS: u64 = 100;
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    fixture.manifest("", &[topic(TOPIC, "work.wat", "")]);
+    let daemon = fixture.start();
+    let store = fixture.store();
+    let scripts = || -> u64 {
+        let infos: Vec<InfoDict> = store.ask_all(cmd("INFO").arg("commandstats"));
+        let calls = infos.iter().map(|info| {
+            let line: String = info.get("cmdstat_evalsha").unwrap_or_default();
+            let calls = line.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+            calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+        });
+        calls.sum()
+    };
+    let first_due = store.now_ms() + 1_000;
+    for job in 0..JOBS {
+        push(&fixture, TOPIC, &job.to_string(), first_due + 20 * job);
+    }
+    let before = scripts();
+    let done = || daemon.count(|line| settled_as(line, "done")) as u64;
+    eventually("all are done", || done() == JOBS);
+    let a_job = (scripts() - before) as f64 / JOBS as f64;
+    println!("{a_job:.2} scripts a job");
+    // Polls, and looks for expired leases, take a few; jobs that fall due during a turn share scripts.
+    assert!(a_job < 4.0, "{a_job:.2} scripts a job");
+}
+
 #[test]
 fn it_sleeps_while_no_job_may_start() {
     let fixture = Fixture::new();

@@ -64,6 +64,10 @@ impl Verdict {
         matches!(self, Self::Ack | Self::Discard)
     }
 
+    fn ends_job(&self) -> bool {
+        !matches!(self, Self::Nack { .. } | Self::Snooze { .. } | Self::Release { .. })
+    }
+
     /// A failed attempt: the job is tried again after `delay`, until it has had `max_attempts` (1 to
     /// [`duebox_job::ATTEMPTS_MAX`]). A dead job keeps the reason.
     pub fn nack(delay: Duration, max_attempts: u32, reason: &str) -> Self {
@@ -205,6 +209,11 @@ impl Settlement {
     /// The job it settles.
     pub fn id(&self) -> &JobId {
         &self.id
+    }
+
+    /// False if it has the job run again.
+    pub fn ends_job(&self) -> bool {
+        self.verdict.ends_job()
     }
 
     /// How many of the first settlements fit into one turn: at most [`BATCH_MAX`], and at most
