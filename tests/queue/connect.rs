@@ -76,6 +76,16 @@ async fn commands_and_subscriptions_pass_over_tls() {
     assert_eq!(clients.lines().filter(|line| line.contains(&port)).count(), 2, "{clients}");
 }
 
+#[tokio::test]
+async fn each_version_of_tls_serves() {
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        let tls = Tls::start(&["--tls-protocols", version]);
+        let queue = Queue::connect(&tls.settings(), "duebox").await.unwrap();
+        push(&queue, "a").await.unwrap();
+        assert_eq!(queue.tls_session().unwrap().version, version.replace('.', "_"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_over_tls_is_made_again() {
     let mut tls = Tls::start(&[]);

@@ -1,4 +1,4 @@
-//! A server of a cluster that answers as a test says.
+//! A server of a cluster, or a sentinel, that answers as a test says.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

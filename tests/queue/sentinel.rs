@@ -7,6 +7,7 @@ use std::time::Instant;
 use duebox_harness::{Lateness, RedisServer, SentinelGroup, eventually};
 use duebox_queue::{ConnectionSettings, IfExists, Pushed, Queue, QueueError, TopicName};
 
+use crate::fake_node::{Answer, FakeNode};
 use crate::fixture::job;
 
 fn settings(group: &SentinelGroup) -> ConnectionSettings {
@@ -54,6 +55,43 @@ async fn addresses_without_a_primary_are_refused_in_words() {
     }
     let error = refusal(&logged_in).await;
     assert!(matches!(&error, QueueError::NoSentinel { .. }), "{error}");
+}
+
+/// A sentinel that names this primary, by a configuration of this epoch.
+fn fake_sentinel(primary: u16, epoch: u64) -> String {
+    let node = FakeNode::bind();
+    let port = node.port;
+    node.serve(port, 0, move |words| {
+        match words.get(1).map(|word| word.to_uppercase()).as_deref() {
+            Some("GET-MASTER-ADDR-BY-NAME") => bulks(&["127.0.0.1", &primary.to_string()]),
+            Some("MASTER") => bulks(&["name", "main", "config-epoch", &epoch.to_string()]),
+            _ => Answer::Close,
+        }
+    });
+    format!("127.0.0.1:{port}")
+}
+
+fn bulks(texts: &[&str]) -> Answer {
+    let bulk = |text: &&str| format!("${}\r\n{text}\r\n", text.len());
+    let bulks: String = texts.iter().map(bulk).collect();
+    Answer::Reply(format!("*{}\r\n{bulks}", texts.len()))
+}
+
+/// A sentinel that was cut off during a failover still names the old primary.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_configuration_names_the_primary() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let stale = fake_sentinel(old.port(), 3);
+    let fresh = fake_sentinel(new.port(), 4);
+    let topic = TopicName::new("mail").unwrap();
+    for (id, hosts) in [("a", [&stale, &fresh, &stale]), ("b", [&fresh, &stale, &stale])] {
+        let hosts = hosts.map(String::as_str).join(",");
+        let settings = ConnectionSettings::new(format!("redis-sentinel://{hosts}/main"));
+        let queue = Queue::connect(&settings, "duebox").await.unwrap();
+        queue.push(&topic, &[job(id)], IfExists::Reject).await.unwrap();
+        let is_at = |server: &RedisServer| server.cli(&["HEXISTS", "duebox:{mail}:jobs", id]);
+        assert_eq!([is_at(&old), is_at(&new)], ["0", "1"], "{id}");
+    }
 }
 
 /// Pushes go on by themselves after each kind of failover, on the new primary.

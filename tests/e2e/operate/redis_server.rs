@@ -1,7 +1,7 @@
 //! The server that the manifest names: over TLS, examined by the doctor, and refused in one line where it cannot
 //! serve.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use duebox_harness::{
@@ -47,11 +47,21 @@ fn with_a_topic(fixture: &Fixture) {
 
 /// The exit code, stdout and stderr of a command.
 fn say(fixture: &Fixture, words: &[&str]) -> (i32, String, String) {
+    say_with(fixture, &[], words)
+}
+
+/// The same with these variables of the environment.
+fn say_with(
+    fixture: &Fixture,
+    variables: &[(&str, &Path)],
+    words: &[&str],
+) -> (i32, String, String) {
     let output = Command::new(duebox_binary())
         .args(words)
         .current_dir(fixture.path(""))
         .env_remove("DUEBOX_MANIFEST")
         .env_remove("DUEBOX_REDIS_URL")
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -108,6 +118,17 @@ fn a_daemon_and_commands_work_over_tls() {
     assert_eq!(report["tls"]["version"], "TLSv1_3", "{report}");
     assert_eq!(report["tls"]["certificate_expires"], "4000-01-01T00:00:00Z", "{report}");
     drop(daemon);
+}
+
+#[test]
+fn the_authorities_of_ssl_cert_file_are_trusted_without_a_ca() {
+    only_on_one_server!("its server takes TLS; the queue tests a cluster over TLS");
+    let Secure { fixture, ca, files: _files, .. } = secure(&[]);
+    with_a_topic(&fixture);
+    let (code, _, failed) = say(&fixture, &["stats"]);
+    assert!(code == 1 && failed.contains("is signed by an unknown issuer"), "{failed}");
+    let (code, _, failed) = say_with(&fixture, &[("SSL_CERT_FILE", &ca)], &["stats"]);
+    assert_eq!((code, failed.as_str()), (0, ""));
 }
 
 #[test]

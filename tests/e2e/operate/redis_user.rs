@@ -1,10 +1,12 @@
 //! Users of Redis with the smallest permissions (ACL): what each role needs is enough, and what is missing is named.
 
-use duebox_harness::{Daemon, eventually};
+use duebox_harness::{Daemon, eventually, only_on_one_server};
 use duebox_queue::Role;
 
+use crate::support::client::{address, get};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
+use crate::support::producer::push;
 use crate::support::redis_state::key;
 
 const RULES: &str = "max_attempts = 2\nbackoff = \"10ms\"\ndone_retention = \"1h\"\n\
@@ -86,6 +88,47 @@ fn each_role_has_what_it_needs() {
     ] {
         fixture.duebox(&[&viewer, words].concat());
     }
+}
+
+/// The daemon then checks less, shows no slow calls, and polls quiet topics.
+#[test]
+fn what_may_be_left_out_is_not_needed() {
+    let fixture = Fixture::new();
+    fixture.allow("worker", Role::Daemon);
+    let optional = ["-config|get", "-slowlog|get", "-client|tracking"];
+    fixture.redis.cli(&[&["ACL", "SETUSER", "worker"][..], &optional].concat());
+    let url = fixture.url_of("worker");
+    let fixture = fixture.reached_at(url);
+    manifest(&fixture);
+    let daemon = fixture.start();
+    let state: serde_json::Value =
+        serde_json::from_slice(&get(address(&daemon), "/v1/redis").body).unwrap();
+    assert!(state["slow"].is_null() && state["slow_refused"].is_string(), "{state}");
+    fixture.duebox(&["push", "work", "--id", "a"]);
+    // Nobody announces this one.
+    push(&fixture, "work", "plain", 0);
+    let done =
+        |shard: &str| fixture.redis.cli(&["ZCARD", &key(shard, "done")]).parse::<u64>().unwrap();
+    eventually!(done("work") + done("work#1") >= 2, "both jobs ran");
+}
+
+/// A cluster has database 0 alone.
+#[test]
+fn another_database_needs_the_permission_to_select_it() {
+    only_on_one_server!("a cluster has one database");
+    let fixture = Fixture::new();
+    fixture.allow("worker", Role::Daemon);
+    let url = fixture.url_of("worker");
+    let fixture = fixture.reached_at(format!("{}/1", url.trim_end_matches("/0")));
+    manifest(&fixture);
+    let mut daemon = Daemon::start(&fixture.path("duebox.toml"));
+    assert_eq!(daemon.wait_exit().code(), Some(1));
+    let told: Vec<String> = daemon.lines().iter().map(|line| line.text().to_owned()).collect();
+    assert!(told.concat().contains("select"), "{told:?}");
+    fixture.redis.cli(&["ACL", "SETUSER", "worker", "+select"]);
+    let _daemon = fixture.start();
+    fixture.duebox(&["push", "pulled", "--id", "a"]);
+    assert_eq!(fixture.redis.cli(&["-n", "1", "HEXISTS", &key("pulled", "jobs"), "a"]), "1");
 }
 
 #[test]
