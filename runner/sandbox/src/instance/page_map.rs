@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{Advice, madvise};
@@ -59,8 +60,17 @@ pub(crate) struct PrivatePages {
 pub(crate) struct PageMap(File);
 
 impl PageMap {
-    /// `None` if the kernel does not support the scan, as before 6.7.
-    pub(crate) fn open() -> Option<Self> {
+    /// The one that all modules share: with one each, thousands of topics would use up the process's descriptors. `None` if
+    /// the kernel does not support the scan, as before 6.7.
+    pub(crate) fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<PageMap> = OnceLock::new();
+        match SHARED.get() {
+            Some(map) => Some(map),
+            None => Self::open().map(|map| SHARED.get_or_init(|| map)),
+        }
+    }
+
+    fn open() -> Option<Self> {
         let map = Self(File::open("/proc/self/pagemap").ok()?);
         map.scan(0, 0, &mut [Region::default(); REGIONS_PER_CALL]).is_some().then_some(map)
     }
@@ -154,7 +164,7 @@ pub(crate) mod tests {
 
     #[test]
     fn only_written_pages_are_private() {
-        let Some(map) = PageMap::open() else { return };
+        let Some(map) = PageMap::shared() else { return };
         let memory = untouched(1_000);
         assert_eq!(map.private(memory, 0), Some(PrivatePages::default()));
         // A page that is only read is the shared page of zeros.
@@ -173,7 +183,7 @@ pub(crate) mod tests {
 
     #[test]
     fn pages_that_are_made_private_keep_their_content() {
-        let Some(map) = PageMap::open() else { return };
+        let Some(map) = PageMap::shared() else { return };
         let memory = untouched(8);
         memory[PAGE] = 7;
         let pages = [PAGE..2 * PAGE, 4 * PAGE..6 * PAGE];
@@ -190,7 +200,7 @@ pub(crate) mod tests {
 
     #[test]
     fn more_ranges_than_one_call_returns_are_all_found() {
-        let Some(map) = PageMap::open() else { return };
+        let Some(map) = PageMap::shared() else { return };
         let memory = untouched(1_000);
         for page in (0..1_000).step_by(2) {
             memory[page * PAGE] = 1;

@@ -33,7 +33,7 @@ const PRIVATE_MAX: usize = 1 << 20;
 
 /// The state in which all instances of one module start.
 pub(crate) struct SnapshotImage {
-    pages: PageMap,
+    pages: &'static PageMap,
     /// The module that defines the memory.
     owner: Module,
     memory: Option<ModuleExport>,
@@ -69,7 +69,7 @@ impl Resettable {
 impl SnapshotImage {
     /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the kernel cannot report which pages were written.
     pub(crate) fn of(module: &Module, owner: &Module) -> Option<Self> {
-        let pages = PageMap::open()?;
+        let pages = PageMap::shared()?;
         let (mut globals, mut memory) = (Vec::new(), None);
         for export in module.exports() {
             match export.ty() {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_merged_with_the_page_of_zeros_is_restored() {
-        let Some(map) = PageMap::open() else { return };
+        let Some(map) = PageMap::shared() else { return };
         let image = [vec![7; PAGE], vec![0; PAGE], vec![9; 10]].concat();
         let memory = ImageContent::copied(&image);
         let initial = InitialState { memory, size: 8 * PAGE, globals: Vec::new() };

@@ -149,6 +149,19 @@ async fn a_reset_instance_is_kept_and_one_that_grew_or_failed_is_dropped() {
     assert_eq!(sandbox.memory_held(), 0);
 }
 
+/// Thousands of topics have as many modules, and a process has not as many descriptors.
+#[test]
+fn modules_do_not_open_the_map_of_pages_each() {
+    let modules: Vec<Handler> =
+        (0..40).map(|_| in_mode(&without_initialize(SMALL), FRESH)).collect();
+    let leads_to_map = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|target| target.ends_with("pagemap"))
+    };
+    let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return };
+    let maps = descriptors.flatten().filter(|entry| leads_to_map(entry)).count();
+    assert!(maps < modules.len() / 2, "{maps} maps for {} modules", modules.len());
+}
+
 #[tokio::test]
 async fn a_new_instance_is_made_for_each_job_where_its_start_is_not_written_in_the_file() {
     let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 1_000 };
