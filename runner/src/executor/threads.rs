@@ -141,7 +141,8 @@ mod tests {
             let (seen, send) = (Arc::clone(&polls), send.clone());
             long_running.spawn(async move { send.send(seen.load(Ordering::SeqCst)).unwrap() });
             let spawned = polls.load(Ordering::SeqCst);
-            arrived.recv().unwrap().saturating_sub(spawned)
+            let seen = arrived.recv_timeout(Duration::from_secs(60)).unwrap();
+            seen.saturating_sub(spawned)
         });
         let longest = waited.max().unwrap();
         over.store(true, Ordering::SeqCst);

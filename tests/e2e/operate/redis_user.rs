@@ -105,7 +105,7 @@ fn what_may_be_left_out_is_not_needed() {
         serde_json::from_slice(&get(address(&daemon), "/v1/redis").body).unwrap();
     assert!(state["slow"].is_null() && state["slow_refused"].is_string(), "{state}");
     fixture.duebox(&["push", "work", "--id", "a"]);
-    // Nobody announces this one.
+    // This one is not announced.
     push(&fixture, "work", "plain", 0);
     let done =
         |shard: &str| fixture.redis.cli(&["ZCARD", &key(shard, "done")]).parse::<u64>().unwrap();

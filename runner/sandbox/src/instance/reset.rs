@@ -67,7 +67,8 @@ impl Resettable {
 }
 
 impl SnapshotImage {
-    /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the kernel cannot report which pages were written.
+    /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the
+    /// kernel cannot report which pages were written.
     pub(crate) fn of(module: &Module, owner: &Module) -> Option<Self> {
         let pages = PageMap::shared()?;
         let (mut globals, mut memory) = (Vec::new(), None);
