@@ -25,7 +25,7 @@ const SLOTS_SPARE: u32 = 64 + IDLE_INSTANCES_MAX + SLOTS as u32;
 /// `_initialize`: zeroing them is cheaper than faulting them in again. An instance that is reset between jobs
 /// writes a few pages, for which unmapping is cheaper.
 const KEEP_RESIDENT: usize = 4 << 20;
-const KEEP_RESIDENT_OF_SNAPSHOTS: usize = 256 << 10;
+const KEEP_RESIDENT_IF_RESET: usize = 256 << 10;
 /// Stack of a guest, in bytes.
 const WASM_STACK: usize = 512 << 10;
 /// Stack of the fiber that the guest and its host functions run on, in bytes.
@@ -44,8 +44,8 @@ const POOL_TABLES_MIN: u32 = 1_000_000;
 pub(crate) struct EngineKind {
     /// Its modules count the fuel that they burn.
     pub(crate) counts_fuel: bool,
-    /// Its instances are reset between jobs, to a snapshot or to what the module's file says.
-    pub(crate) snapshots: bool,
+    /// Its instances are reset between jobs, if they can be.
+    pub(crate) resets_instances: bool,
 }
 
 /// An engine for jobs.
@@ -95,7 +95,7 @@ pub(crate) fn on_demand(counts_fuel: bool) -> Config {
 }
 
 fn pool(config: &SandboxConfig, kind: EngineKind) -> PoolingAllocationConfig {
-    let keep = if kind.snapshots { KEEP_RESIDENT_OF_SNAPSHOTS } else { KEEP_RESIDENT };
+    let keep = if kind.resets_instances { KEEP_RESIDENT_IF_RESET } else { KEEP_RESIDENT };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let slots = config.max_jobs.max(1).saturating_add(SLOTS_SPARE);
     let unused_warm = u32::try_from(4 * cores).unwrap_or(u32::MAX);

@@ -111,7 +111,7 @@ mod tests {
         let mut known: Vec<&str> = ABI.into_iter().flatten().map(|(name, _)| *name).collect();
         known.sort_unstable();
         assert_eq!(known, listed.keys().copied().collect::<Vec<_>>());
-        let kind = EngineKind { counts_fuel: false, snapshots: false };
+        let kind = EngineKind { counts_fuel: false, resets_instances: false };
         let context = EngineContext::on_demand(kind).unwrap();
         for (name, written) in listed {
             let namespace = abi::NAMESPACE;

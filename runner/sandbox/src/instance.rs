@@ -1,7 +1,7 @@
 //! One instance of a module with its store, from creation to its last job.
 //!
-//! Most instances run one job. An instance that is reset to a snapshot, or whose topic keeps instances warm,
-//! runs the next job as long as every job ended well.
+//! Most instances run one job. An instance that is reset, or whose topic keeps instances warm, runs the next job as long
+//! as every job ended well.
 
 pub(crate) mod cache;
 pub(crate) mod cpu_time;
@@ -32,7 +32,7 @@ use crate::imports::wasi;
 pub(crate) struct Instance {
     pub(crate) store: Store<Guest>,
     exports: Option<Exports>,
-    /// What a reset restores, if the instance started from a snapshot.
+    /// What a reset restores, if the instance can be reset.
     resettable: Option<Resettable>,
     /// How many jobs it was given.
     jobs: u32,
@@ -161,7 +161,9 @@ impl Instance {
     async fn instantiate(&mut self, template: &Template) -> wasmtime::Result<Exports> {
         let store = &mut self.store;
         let instance = template.instantiate(store).await?;
-        if let Some(image) = &template.image {
+        if let Some(image) = &template.image
+            && store.data().has_started_alone()
+        {
             self.resettable = image.inspect(store, &instance);
         }
         if let Some(export) = &template.exports.initialize {

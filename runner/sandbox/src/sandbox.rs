@@ -13,7 +13,7 @@ use crate::grants::Grants;
 use crate::handler::{Handler, Shared};
 use crate::imports::wasi;
 use crate::instance::linked::Linked;
-use crate::instance::reset::SnapshotImage;
+use crate::instance::reset::StartImage;
 use crate::instance::template::{ModuleExports, Template};
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
@@ -32,7 +32,7 @@ const PAGE: usize = 64 << 10;
 struct TemplateParts<'a> {
     linked: Linked,
     exports: ModuleExports,
-    image: Option<SnapshotImage>,
+    image: Option<StartImage>,
     /// The module that defines the memory.
     memory: &'a Module,
     /// The module that imports the host's functions.
@@ -135,7 +135,7 @@ impl Sandbox {
         let start = StartState::of(binary, &limits);
         let kind = EngineKind {
             counts_fuel: limits.fuel.is_some(),
-            snapshots: limits.instances.snapshot || start != StartState::Run,
+            resets_instances: limits.instances.snapshot || start != StartState::Run,
         };
         let context = self
             .contexts
@@ -169,7 +169,7 @@ impl Sandbox {
         limits: Limits,
         grants: Grants,
     ) -> Result<Handler, LoadError> {
-        let kind = EngineKind { counts_fuel: limits.fuel.is_some(), snapshots: true };
+        let kind = EngineKind { counts_fuel: limits.fuel.is_some(), resets_instances: true };
         let context = self
             .contexts
             .get(kind)

@@ -91,6 +91,12 @@ impl Guest {
         }
     }
 
+    /// Whether the start function, if there is one, left what it leaves in every instance: it has called no import, and
+    /// no memory was refused to it.
+    pub(crate) fn has_started_alone(&self) -> bool {
+        self.calls.io.calls() == 0 && self.limiter.refused.is_none()
+    }
+
     /// Begins another job, after [`end_job`](Self::end_job) for the last one. What belongs to the instance
     /// stays: its memory, and its WASI context, whose clock must not run backwards.
     pub(crate) fn begin_job(&mut self, attempt: Attempt) {

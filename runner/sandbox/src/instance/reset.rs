@@ -1,5 +1,5 @@
-//! Resets an instance to its snapshot, or to what the module's file says if no code runs before a job, so that the next
-//! job finds exactly the state of a new instance.
+//! Resets an instance to its snapshot, or to what the module's file says, so that the next job finds exactly the state of
+//! a new instance.
 //!
 //! A new instance is mapped afresh, and every page that its job touches is faulted in. Copying the few pages
 //! that a job has written is cheaper.
@@ -9,6 +9,9 @@
 //! instance; every other page still is the page of the image. A page that the kernel has merged with the
 //! shared page of zeros counts as private where the image is not zero. If a reset is not certain to be complete, or
 //! the memory has grown, the instance runs no further job.
+//!
+//! A start function has run in a new instance, before its state is read. It computes the same in each instance, unless it
+//! asks the host for something: then the instance cannot be reset.
 //!
 //! The private pages of an instance stay private, and a job that causes no page fault adds none. So after such a job the
 //! pages are those of the last search.
@@ -32,7 +35,7 @@ use crate::instance::page_map::{self, PageMap, PrivatePages};
 const PRIVATE_MAX: usize = 1 << 20;
 
 /// The state in which all instances of one module start.
-pub(crate) struct SnapshotImage {
+pub(crate) struct StartImage {
     pages: &'static PageMap,
     /// The module that defines the memory.
     owner: Module,
@@ -66,7 +69,7 @@ impl Resettable {
     }
 }
 
-impl SnapshotImage {
+impl StartImage {
     /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the
     /// kernel cannot report which pages were written.
     pub(crate) fn of(module: &Module, owner: &Module) -> Option<Self> {
@@ -86,7 +89,7 @@ impl SnapshotImage {
         Some(Self { pages, owner, memory, globals, initial, usual })
     }
 
-    /// Inspects an instance that has not run yet. The first call reads its whole memory, some MiB.
+    /// Inspects an instance in which nothing has run but its start function. The first call reads its whole memory, some MiB.
     pub(crate) fn inspect(
         &self,
         store: &mut Store<Guest>,

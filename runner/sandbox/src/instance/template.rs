@@ -8,7 +8,7 @@ use crate::grants::Grants;
 use crate::instance::guest::{Attempt, Guest, GuestSetup};
 use crate::instance::limiter::Limiter;
 use crate::instance::linked::Linked;
-use crate::instance::reset::SnapshotImage;
+use crate::instance::reset::StartImage;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryAccount;
 
@@ -18,7 +18,7 @@ pub(crate) struct Template {
     pub(crate) linked: Linked,
     pub(crate) exports: ModuleExports,
     /// The state to which instances are reset after each job, if they can be.
-    pub(crate) image: Option<Arc<SnapshotImage>>,
+    pub(crate) image: Option<Arc<StartImage>>,
     /// Bytes of linear memory that an instance starts with.
     pub(crate) initial_memory: usize,
     pub(crate) imports_wasi: bool,

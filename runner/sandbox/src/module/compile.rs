@@ -21,7 +21,7 @@ use crate::engine::EngineKind;
 use crate::error::SandboxError;
 use crate::grants::Grants;
 use crate::instance::linked::LinkedInterpreter;
-use crate::instance::reset::SnapshotImage;
+use crate::instance::reset::StartImage;
 use crate::limits::Limits;
 use crate::snapshot_seed::SnapshotSeed;
 
@@ -48,7 +48,7 @@ pub(crate) struct Source<'a> {
 pub(crate) struct Compiled {
     pub(crate) module: Module,
     /// The state to which instances can be reset, if they can.
-    pub(crate) image: Option<SnapshotImage>,
+    pub(crate) image: Option<StartImage>,
     /// The seed of the snapshot.
     pub(crate) seed: Option<SnapshotSeed>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Compiled {
 /// An interpreter with an evaluated program.
 pub(crate) struct Evaluated {
     pub(crate) linked: LinkedInterpreter,
-    pub(crate) image: Option<SnapshotImage>,
+    pub(crate) image: Option<StartImage>,
     pub(crate) seed: SnapshotSeed,
 }
 
@@ -134,7 +134,7 @@ impl Compiler {
         };
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let image = is_reset.then(|| SnapshotImage::of(&module, &module)).flatten();
+        let image = is_reset.then(|| StartImage::of(&module, &module)).flatten();
         give_back_memory();
         Ok(Compiled { module, image, seed })
     }
@@ -237,7 +237,7 @@ impl Compiler {
         };
         let memory = context.link(&evaluated()?)?;
         give_back_memory();
-        let image = SnapshotImage::of(&start.code, memory.module());
+        let image = StartImage::of(&start.code, memory.module());
         Ok(Evaluated { linked: LinkedInterpreter { memory, ..start }, image, seed })
     }
 

@@ -64,7 +64,7 @@ impl CompileRequest {
     }
 
     pub(super) fn kind(&self) -> EngineKind {
-        EngineKind { counts_fuel: self.fuel.is_some(), snapshots: self.takes_snapshot() }
+        EngineKind { counts_fuel: self.fuel.is_some(), resets_instances: self.takes_snapshot() }
     }
 
     fn takes_snapshot(&self) -> bool {

@@ -67,7 +67,7 @@ pub(crate) struct EngineContexts {
 impl EngineContexts {
     /// Starts the context that most modules use.
     pub(crate) fn start(config: &SandboxConfig) -> Result<Self, SandboxError> {
-        let kind = EngineKind { counts_fuel: false, snapshots: false };
+        let kind = EngineKind { counts_fuel: false, resets_instances: false };
         let default = Arc::new(EngineContext::start(config, kind)?);
         Ok(Self { config: config.clone(), default, others: Mutex::default() })
     }

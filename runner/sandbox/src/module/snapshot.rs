@@ -43,7 +43,7 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum StartState {
     /// What code of the module has made of a new instance, for this job or for the first of a warm instance.
     Run,
-    /// What the module's file says: no code runs before the job.
+    /// What the module's file says. Its start function may have worked on that, if nothing in it came from the host.
     Written,
     /// What `_initialize` left once.
     Snapshot,
@@ -63,9 +63,11 @@ impl StartState {
                 _ => {}
             }
         }
+        // Each job pays the fuel of its own start.
+        let is_paid = has_start && limits.fuel.is_some();
         match has_initialize {
             true if snapshot => Self::Snapshot,
-            false if !has_start && (snapshot || jobs_each <= 1) => Self::Written,
+            false if !is_paid && (snapshot || jobs_each <= 1) => Self::Written,
             _ => Self::Run,
         }
     }

@@ -2,6 +2,7 @@
 //! new instance.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use duebox_job::Outcome;
@@ -79,7 +80,11 @@ async fn after(handler: &Handler, payload: Vec<u8>) -> TestRun {
 
 #[tokio::test]
 async fn every_byte_and_every_global_is_reset() {
-    for (wat, mode) in [(CHECKSUM, SNAPSHOT), (&without_initialize(CHECKSUM), FRESH)] {
+    for (wat, mode) in [
+        (CHECKSUM, SNAPSHOT),
+        (&without_initialize(CHECKSUM), FRESH),
+        (&with_start_function(CHECKSUM), FRESH),
+    ] {
         // The first job of a handler has a new instance.
         let wanted = after(&in_mode(wat, FRESH), vec![0; 4]).await.texts().join("");
         finds_this_in_each_job(&in_mode(wat, mode), &wanted).await;
@@ -89,6 +94,12 @@ async fn every_byte_and_every_global_is_reset() {
 /// The module with a function of another name in the place of `_initialize`, so that nothing runs before a job.
 fn without_initialize(wat: &str) -> String {
     wat.replace(r#"(export "_initialize")"#, "$initialize")
+}
+
+/// The module with a start function in the place of `_initialize`.
+fn with_start_function(wat: &str) -> String {
+    let written = without_initialize(wat);
+    written.replace("(func $initialize", "(start $initialize) (func $initialize")
 }
 
 async fn finds_this_in_each_job(handler: &Handler, wanted: &str) {
@@ -163,7 +174,7 @@ fn modules_do_not_open_the_map_of_pages_each() {
 }
 
 #[tokio::test]
-async fn a_new_instance_is_made_for_each_job_where_its_start_is_not_written_in_the_file() {
+async fn a_new_instance_is_made_for_each_job_where_a_reset_may_not_restore_all() {
     let config = SandboxConfig { max_jobs: 4, memory_max: 64 << 20, tables_max: 1_000 };
     let sandbox = Sandbox::new(&config).unwrap();
     let written = without_initialize(SMALL);
@@ -172,15 +183,27 @@ async fn a_new_instance_is_made_for_each_job_where_its_start_is_not_written_in_t
     let with_table = in_place_of_ack("(table.set (i32.const 0) (ref.null func)) (i32.const 0)))");
     let data = r#"(data $passive "once") (func (export "handle")"#;
     let with_data = in_place_of_ack("(data.drop $passive) (i32.const 0)))");
-    for (wat, kept) in [
-        (written.clone(), 100),
-        (SMALL.to_owned(), 0),
-        (written.replace("(func $initialize", "(start $initialize) (func $initialize"), 0),
-        (with_table.replace(r#"(func (export "handle")"#, table), 0),
-        (with_data.replace(r#"(func (export "handle")"#, data), 0),
+    let starts = with_start_function(SMALL);
+    let in_start = |code: &str| starts.replace("(i32.store (i32.const 0)", code);
+    let random = r#"(module (import "duebox_v1" "random" (func $random (param i32 i32)))"#;
+    let draws = in_start("(call $random (i32.const 8) (i32.const 8)) (i32.store (i32.const 0)");
+    let grows = in_start("(drop (memory.grow (i32.const 900))) (i32.store (i32.const 0)");
+    let unlimited = Limits { instances: FRESH, ..Limits::default() };
+    let with_fuel = Limits { fuel: NonZeroU64::new(1_000_000), ..unlimited.clone() };
+    let with_little = Limits { memory: 900 * 65_536, ..unlimited.clone() };
+    for (wat, limits, kept) in [
+        (written.clone(), &unlimited, 100),
+        (written.clone(), &with_fuel, 100),
+        (SMALL.to_owned(), &unlimited, 0),
+        (starts.clone(), &unlimited, 100),
+        (starts.clone(), &with_fuel, 0),
+        (draws.replace("(module", random), &unlimited, 0),
+        (grows.clone(), &unlimited, 1_000),
+        (grows, &with_little, 0),
+        (with_table.replace(r#"(func (export "handle")"#, table), &unlimited, 0),
+        (with_data.replace(r#"(func (export "handle")"#, data), &unlimited, 0),
     ] {
-        let limits = Limits { instances: FRESH, ..Limits::default() };
-        let handler = sandbox.load(wat.as_bytes(), limits, Grants::default()).unwrap();
+        let handler = sandbox.load(wat.as_bytes(), limits.clone(), Grants::default()).unwrap();
         assert_eq!(run(&handler, job()).await.answer(), 0, "{wat}");
         if reports_pages() {
             assert_eq!(sandbox.memory_held(), kept * 65_536, "{wat}");
