@@ -119,11 +119,22 @@ impl Line {
             };
         }
         match field("level").as_str() {
-            "WARN" | "ERROR" => Self::Problem(field("message")),
+            "WARN" | "ERROR" => {
+                Self::Problem(problem(&["topic", "job_id", "message", "reason"].map(field)))
+            }
             // Text that is not JSON was printed before the log started: a refusal or a panic.
             "" => Self::Problem(text),
             _ => Self::Other,
         }
+    }
+}
+
+/// The text of a problem: which job has it and why, if it is one of a job.
+fn problem([topic, job_id, message, reason]: &[String; 4]) -> String {
+    match (job_id.as_str(), reason.as_str()) {
+        ("", _) => message.clone(),
+        (_, "") => format!("{topic} {job_id}: {message}"),
+        _ => format!("{topic} {job_id}: {message} ({reason})"),
     }
 }
 
@@ -144,6 +155,9 @@ mod tests {
         assert_eq!(at_us % 1_000_000, 250);
         let warning = r#"{"level":"WARN","message":"slow","target":"duebox"}"#;
         assert!(matches!(Line::read(warning.to_owned()), Line::Problem(text) if text == "slow"));
+        let dead = r#"{"level":"ERROR","message":"job dead: attempt 1 of 8 failed","topic":"t","job_id":"a","reason":"no such order","target":"duebox::job"}"#;
+        let text = "t a: job dead: attempt 1 of 8 failed (no such order)";
+        assert!(matches!(Line::read(dead.to_owned()), Line::Problem(read) if read == text));
         assert!(matches!(Line::read("thread panicked".to_owned()), Line::Problem(_)));
     }
 }
