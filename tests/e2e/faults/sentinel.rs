@@ -36,12 +36,16 @@ fn fixture_of(group: &SentinelGroup) -> Fixture {
     fixture
 }
 
-/// How long the new primary took writes before a verdict was settled there.
-fn resumed_after(group: &SentinelGroup, daemon: &Daemon, old: u16) -> Duration {
+/// How long the new primary took writes before a verdict was settled there. On a busy machine all jobs may be settled
+/// before it is seen that it takes writes.
+fn resumed_after(group: &SentinelGroup, daemon: &Daemon, old: u16, jobs: usize) -> Duration {
     group.wait_for_successor_of(old);
     let writable_at = Instant::now();
     let before = daemon.count(is_verdict);
-    eventually("work goes on", || daemon.count(is_verdict) > before);
+    eventually("work goes on", || {
+        let settled = daemon.count(is_verdict);
+        settled > before || settled >= jobs
+    });
     writable_at.elapsed()
 }
 
@@ -62,7 +66,7 @@ fn a_failover_under_load_spends_no_attempt() {
             "order" => group.failover(),
             _ => group.primary().stop(),
         }
-        let took = resumed_after(&group, &daemon, old);
+        let took = resumed_after(&group, &daemon, old, pushed.len());
         lateness.check_resumed(&format!("failover by {how}"), took);
         eventually("the sentinels name the new primary", || group.primary().port() != old);
         let store = Store::new(&group.primary().url());
