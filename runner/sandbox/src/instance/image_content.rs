@@ -28,14 +28,16 @@ enum Bytes {
 }
 
 impl ImageContent {
-    /// The content of a memory that no job has changed. `module` is the one that defines it.
-    pub(crate) fn of(module: &Module, memory: &[u8]) -> Self {
+    /// The content of a memory that no job has changed. `module` is the one that defines it. `None` if that does not
+    /// contain it, and a copy would take more than `copied_max` bytes.
+    pub(crate) fn of(module: &Module, memory: &[u8], copied_max: usize) -> Option<Self> {
         let (start, used) = used(memory);
         let bytes = match find(module, used) {
             Some(at) => Bytes::InModule { module: module.clone(), at },
-            None => Bytes::Copied(used.to_vec()),
+            None if used.len() <= copied_max => Bytes::Copied(used.to_vec()),
+            None => return None,
         };
-        Self::new(start, used, bytes)
+        Some(Self::new(start, used, bytes))
     }
 
     fn new(start: usize, used: &[u8], bytes: Bytes) -> Self {
@@ -126,7 +128,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_module_is_not_copied() {
         let (module, memory) = memory();
-        let content = ImageContent::of(&module, &memory);
+        let content = ImageContent::of(&module, &memory, usize::MAX).unwrap();
         assert!(matches!(content.bytes, Bytes::InModule { .. }));
         let mut copy = vec![7; memory.len()];
         content.write(&mut copy, 0..memory.len());
@@ -137,7 +139,7 @@ mod tests {
     fn a_memory_that_the_module_does_not_contain_is_copied() {
         let (module, mut memory) = memory();
         memory[75_000] = b'y';
-        let content = ImageContent::of(&module, &memory);
+        let content = ImageContent::of(&module, &memory, usize::MAX).unwrap();
         assert!(matches!(content.bytes, Bytes::Copied(_)));
         let mut copy = vec![7; memory.len()];
         content.write(&mut copy, 0..memory.len());
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn each_range_is_written_alone() {
         let (module, memory) = memory();
-        let content = ImageContent::of(&module, &memory);
+        let content = ImageContent::of(&module, &memory, usize::MAX).unwrap();
         for range in [0..PAGE, 65_536..73_728, 77_824..81_920, 81_920..196_608, 8_192..196_608] {
             let mut copy = vec![7; memory.len()];
             content.write(&mut copy, range.clone());
@@ -159,7 +161,7 @@ mod tests {
     #[test]
     fn pages_of_zeros_are_known() {
         let (module, memory) = memory();
-        let content = ImageContent::of(&module, &memory);
+        let content = ImageContent::of(&module, &memory, usize::MAX).unwrap();
         let filled = (0..memory.len()).step_by(PAGE).filter(|at| content.is_filled(*at));
         assert_eq!(filled.collect::<Vec<usize>>(), [69_632, 73_728, 77_824]);
         assert!(!ImageContent::copied(&[0; PAGE]).is_filled(0));

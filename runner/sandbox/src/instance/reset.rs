@@ -41,7 +41,10 @@ pub(crate) struct StartImage {
     owner: Module,
     memory: Option<ModuleExport>,
     globals: Vec<ModuleExport>,
-    initial: OnceLock<InitialState>,
+    /// The largest copy of the initial memory, in bytes, where the module does not contain it.
+    copied_max: usize,
+    /// `None` if instances are not reset, because that would take too large a copy.
+    initial: OnceLock<Option<InitialState>>,
     /// The private pages of the first instance that was reset, after its first job.
     usual: OnceLock<Vec<Range<usize>>>,
 }
@@ -72,7 +75,10 @@ impl Resettable {
 impl StartImage {
     /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the
     /// kernel cannot report which pages were written.
-    pub(crate) fn of(module: &Module, owner: &Module) -> Option<Self> {
+    ///
+    /// A start function can fill memory with what no file contains. So only the image of a snapshot may need a copy of
+    /// more than 1 MiB, which no budget counts.
+    pub(crate) fn of(module: &Module, owner: &Module, is_snapshot: bool) -> Option<Self> {
         let pages = PageMap::shared()?;
         let (mut globals, mut memory) = (Vec::new(), None);
         for export in module.exports() {
@@ -85,8 +91,9 @@ impl StartImage {
             }
         }
         let owner = owner.clone();
+        let copied_max = if is_snapshot { usize::MAX } else { PRIVATE_MAX };
         let (initial, usual) = (OnceLock::new(), OnceLock::new());
-        Some(Self { pages, owner, memory, globals, initial, usual })
+        Some(Self { pages, owner, memory, globals, copied_max, initial, usual })
     }
 
     /// Inspects an instance in which nothing has run but its start function. The first call reads its whole memory, some MiB.
@@ -107,11 +114,18 @@ impl StartImage {
             globals.push(global);
         }
         let parts = Resettable { memory, globals, private: None };
-        self.initial.get_or_init(|| InitialState::read(store, &parts, &self.owner));
+        self.initial.get_or_init(|| self.read(store, &parts)).as_ref()?;
         if let (Some(memory), Some(usual)) = (parts.memory, self.usual.get()) {
             page_map::make_private(memory.data_mut(store), usual);
         }
         Some(parts)
+    }
+
+    fn read(&self, store: &mut Store<Guest>, parts: &Resettable) -> Option<InitialState> {
+        let globals = parts.globals.iter().map(|global| global.get(&mut *store)).collect();
+        let memory = parts.memory.map_or(&[][..], |memory| memory.data(&*store));
+        let content = ImageContent::of(&self.owner, memory, self.copied_max)?;
+        Some(InitialState { memory: content, size: memory.len(), globals })
     }
 
     /// Resets an instance. Returns whether its state is the one that [`inspect`](Self::inspect) saw. If not,
@@ -122,7 +136,7 @@ impl StartImage {
         parts: &mut Resettable,
         faults: &PageFaults,
     ) -> bool {
-        let Some(initial) = self.initial.get() else { return false };
+        let Some(Some(initial)) = self.initial.get() else { return false };
         if let Some(memory) = parts.memory {
             let memory = memory.data_mut(&mut *store);
             if memory.len() != initial.size {
@@ -148,12 +162,6 @@ impl StartImage {
 }
 
 impl InitialState {
-    fn read(store: &mut Store<Guest>, parts: &Resettable, owner: &Module) -> Self {
-        let globals = parts.globals.iter().map(|global| global.get(&mut *store)).collect();
-        let memory = parts.memory.map_or(&[][..], |memory| memory.data(&*store));
-        Self { memory: ImageContent::of(owner, memory), size: memory.len(), globals }
-    }
-
     /// Writes the initial content of the private pages. Returns them, unless that has made another page private.
     fn restore_all(&self, memory: &mut [u8], private: PrivatePages) -> Option<Vec<Range<usize>>> {
         let mut are_all = true;

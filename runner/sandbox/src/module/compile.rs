@@ -134,7 +134,8 @@ impl Compiler {
         };
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let image = is_reset.then(|| StartImage::of(&module, &module)).flatten();
+        let is_snapshot = seed.is_some();
+        let image = is_reset.then(|| StartImage::of(&module, &module, is_snapshot)).flatten();
         give_back_memory();
         Ok(Compiled { module, image, seed })
     }
@@ -237,7 +238,7 @@ impl Compiler {
         };
         let memory = context.link(&evaluated()?)?;
         give_back_memory();
-        let image = StartImage::of(&start.code, memory.module());
+        let image = StartImage::of(&start.code, memory.module(), true);
         Ok(Evaluated { linked: LinkedInterpreter { memory, ..start }, image, seed })
     }
 

@@ -188,6 +188,7 @@ async fn a_new_instance_is_made_for_each_job_where_a_reset_may_not_restore_all()
     let random = r#"(module (import "duebox_v1" "random" (func $random (param i32 i32)))"#;
     let draws = in_start("(call $random (i32.const 8) (i32.const 8)) (i32.store (i32.const 0)");
     let grows = in_start("(drop (memory.grow (i32.const 900))) (i32.store (i32.const 0)");
+    let fills = in_start("(i32.store (i32.const 4000000) (i32.const 1)) (i32.store (i32.const 0)");
     let unlimited = Limits { instances: FRESH, ..Limits::default() };
     let with_fuel = Limits { fuel: NonZeroU64::new(1_000_000), ..unlimited.clone() };
     let with_little = Limits { memory: 900 * 65_536, ..unlimited.clone() };
@@ -200,6 +201,7 @@ async fn a_new_instance_is_made_for_each_job_where_a_reset_may_not_restore_all()
         (draws.replace("(module", random), &unlimited, 0),
         (grows.clone(), &unlimited, 1_000),
         (grows, &with_little, 0),
+        (fills, &unlimited, 0),
         (with_table.replace(r#"(func (export "handle")"#, table), &unlimited, 0),
         (with_data.replace(r#"(func (export "handle")"#, data), &unlimited, 0),
     ] {
