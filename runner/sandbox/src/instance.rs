@@ -162,7 +162,7 @@ impl Instance {
         let store = &mut self.store;
         let instance = template.instantiate(store).await?;
         if let Some(image) = &template.image
-            && store.data().has_started_alone()
+            && store.data().has_repeatable_start()
         {
             self.resettable = image.inspect(store, &instance);
         }

@@ -91,9 +91,9 @@ impl Guest {
         }
     }
 
-    /// Whether the start function, if there is one, left what it leaves in every instance: it has called no import, and
-    /// no memory was refused to it.
-    pub(crate) fn has_started_alone(&self) -> bool {
+    /// Whether the start function, if there is one, leaves the same in every instance: it has called no import, and no
+    /// memory was refused to it.
+    pub(crate) fn has_repeatable_start(&self) -> bool {
         self.calls.io.calls() == 0 && self.limiter.refused.is_none()
     }
 

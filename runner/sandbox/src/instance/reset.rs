@@ -76,8 +76,8 @@ impl StartImage {
     /// The image of a module that exports its memory and all its mutable globals. `owner` defines the memory. `None` if the
     /// kernel cannot report which pages were written.
     ///
-    /// A start function can fill memory with what no file contains. So only the image of a snapshot may need a copy of
-    /// more than 1 MiB, which no budget counts.
+    /// A start function can fill memory with what the module does not contain. No budget counts a copy of that, so it is
+    /// limited to 1 MiB. That of a snapshot is not.
     pub(crate) fn of(module: &Module, owner: &Module, is_snapshot: bool) -> Option<Self> {
         let pages = PageMap::shared()?;
         let (mut globals, mut memory) = (Vec::new(), None);
@@ -96,7 +96,7 @@ impl StartImage {
         Some(Self { pages, owner, memory, globals, copied_max, initial, usual })
     }
 
-    /// Inspects an instance in which nothing has run but its start function. The first call reads its whole memory, some MiB.
+    /// Inspects an instance in which nothing has run but its start function. The first call reads its whole memory.
     pub(crate) fn inspect(
         &self,
         store: &mut Store<Guest>,

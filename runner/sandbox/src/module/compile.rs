@@ -134,8 +134,7 @@ impl Compiler {
         };
         // If this is not done at load, the first job pays for it.
         module.initialize_copy_on_write_image().map_err(invalid)?;
-        let is_snapshot = seed.is_some();
-        let image = is_reset.then(|| StartImage::of(&module, &module, is_snapshot)).flatten();
+        let image = is_reset.then(|| StartImage::of(&module, &module, seed.is_some())).flatten();
         give_back_memory();
         Ok(Compiled { module, image, seed })
     }

@@ -43,7 +43,7 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum StartState {
     /// What code of the module has made of a new instance, for this job or for the first of a warm instance.
     Run,
-    /// What the module's file says. Its start function may have worked on that, if nothing in it came from the host.
+    /// What the module's file says, or what its start function makes of that without calling an import.
     Written,
     /// What `_initialize` left once.
     Snapshot,
