@@ -1,6 +1,7 @@
 //! Topics with a key of a wrong type: every loop and every view goes on with the other topics, and names these.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use duebox_harness::{Daemon, eventually};
 use redis::cmd;
@@ -10,7 +11,7 @@ use crate::support::client::{address, get};
 use crate::support::exposition::Page;
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
-use crate::support::log::settled_as;
+use crate::support::log::{is_handler_line, settled_as};
 use crate::support::producer::push;
 use crate::support::redis_state::{Store, key};
 
@@ -280,4 +281,30 @@ fn topics_are_served_while_the_set_of_topics_is_unusable() {
             && said("the status report cannot be published") == 1
     });
     assert_eq!(said("Redis fails"), 0);
+}
+
+/// Verdicts are settled although no job can be leased. They do not say that the topic works again.
+#[test]
+fn verdicts_that_are_settled_do_not_hide_that_nothing_can_be_leased() {
+    const JOBS: usize = 10;
+    let fixture = Fixture::new();
+    fixture.write("slow.wat", Handler::logs("ran").naps(Duration::from_secs(4)).wat());
+    fixture.manifest("", &[topic("work", "slow.wat", "concurrency = 10")]);
+    let store = fixture.store();
+    let daemon = fixture.start();
+    let first_due = store.now_ms() + 500;
+    for job in 0..JOBS {
+        push(&fixture, "work", &job.to_string(), first_due + 150 * job as u64);
+    }
+    eventually("all run", || daemon.count(is_handler_line) == JOBS);
+    let _: () = store.ask(cmd("SET").arg(key("work", "ready")).arg("a text"));
+    eventually("all are settled", || daemon.count(|line| settled_as(line, "done")) == JOBS);
+    eventually("the topic is named", || named(&daemon, "work") == 1);
+    let usable = || daemon.count(|line| line.message() == "the keys of the topic are usable again");
+    assert_eq!(usable(), 0);
+    let _: i64 = store.ask(cmd("DEL").arg(key("work", "ready")));
+    eventually("the topic is said to work", || usable() == 1);
+    assert_eq!(named(&daemon, "work"), 1);
+    push(&fixture, "work", "after", 0);
+    eventually("it works", || is_done(&daemon, "work", "after"));
 }
