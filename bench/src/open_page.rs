@@ -36,7 +36,7 @@ pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyho
     let fixture = Fixture::prepare().await?;
     let mut daemon = start(&fixture, settings, settings.topics)?;
     let at = http_push::served_at(&daemon)?;
-    let phase = Duration::from_secs(settings.idle_s * 2);
+    let phase = Duration::from_secs(settings.page_s);
     push(&fixture, settings, LEAD + 4 * phase).await?;
     tokio::time::sleep(LEAD).await;
     let mut shares = Vec::new();

@@ -36,8 +36,10 @@ pub(crate) struct Settings {
     /// Topics whose number must not make jobs late.
     pub(crate) many_topics: u64,
     pub(crate) idle_topics: u64,
-    /// How long an idle daemon is measured, s.
+    /// How long an idle daemon is measured, s. Some of what it does comes once a minute.
     pub(crate) idle_s: u64,
+    /// How long each phase of the open page is measured, s.
+    pub(crate) page_s: u64,
     /// Pending jobs whose memory is measured.
     pub(crate) pending_jobs: u64,
     /// Jobs pushed one per request or one per call.
@@ -64,7 +66,8 @@ impl Settings {
             topics: 1_000,
             many_topics: 10_000,
             idle_topics: 100,
-            idle_s: 10,
+            idle_s: 60,
+            page_s: 20,
             pending_jobs: 100_000,
             pushes: 20_000,
             only: args.only.clone(),
@@ -85,6 +88,7 @@ impl Settings {
             pushes: 2_000,
             backlogs: vec![1_000, 20_000, 200_000],
             idle_s: 3,
+            page_s: 6,
             ..full
         }
     }
@@ -107,6 +111,7 @@ impl Settings {
             many_topics: 1_000,
             idle_topics: 100,
             idle_s: 1,
+            page_s: 2,
             pending_jobs: 20_000,
             pushes: 2_000,
             only: Vec::new(),

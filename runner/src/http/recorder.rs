@@ -151,6 +151,7 @@ pub(super) async fn record(server: ServerState) -> anyhow::Result<()> {
 /// Publishes what this daemon has done up to now, before it ends.
 pub(super) async fn publish_last(server: &ServerState) {
     server.recorder.add_own(server);
+    server.recorder.own.lock().steps.publish_all();
     past::publish_once(server).await;
 }
 

@@ -35,12 +35,18 @@ impl Queue {
         // Redis expires the key by its own clock; the scores only show which names are long unused.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (mut set, mut list) = (redis::cmd("SET"), redis::cmd("ZADD"));
-        let mut tidy = redis::cmd("ZREMRANGEBYSCORE");
         let score = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         set.arg(self.keys.runner_key(runner_id)).arg(status).arg("PX").arg(score(STANDS));
         list.arg(self.keys.runners_key()).arg(score(now + STANDS)).arg(runner_id);
-        tidy.arg(self.keys.runners_key()).arg("-inf").arg(score(now.saturating_sub(LISTED)));
-        all_done(script::run_idempotent(&self.connection, vec![set, list, tidy]).await?)
+        let mut replies = script::run_idempotent(&self.connection, vec![set, list]).await?;
+        let is_new = matches!(replies.last(), Some(Ok(Value::Int(1))));
+        if is_new {
+            // The list grows only now.
+            let mut tidy = redis::cmd("ZREMRANGEBYSCORE");
+            tidy.arg(self.keys.runners_key()).arg("-inf").arg(score(now.saturating_sub(LISTED)));
+            replies.extend(script::run_idempotent(&self.connection, vec![tidy]).await?);
+        }
+        all_done(replies)
     }
 
     /// Removes the status of a runner that ends.

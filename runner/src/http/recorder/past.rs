@@ -35,7 +35,7 @@ pub(super) async fn publish_once(server: &ServerState) {
     match reply {
         Ok(()) => own.steps.confirm(&publication),
         Err(error) => {
-            own.steps.repeat();
+            own.steps.publish_all();
             debug!(%error, "the history of this daemon was not published");
         }
     }

@@ -14,12 +14,14 @@ const TOPICS_MAX_BYTES: usize = 256 << 10;
 const STEPS_MAX: usize = 2_880;
 /// Steps that wait while Redis does not answer; the oldest ones are lost beyond it.
 const WAITING_MAX: usize = 60;
+/// Steps in which nothing ran are published so many at once.
+const IDLE_TOGETHER: usize = 5;
 
 /// The steps that are not published, and what is known of those that are.
 #[derive(Default)]
 pub struct OwnSteps {
     open: Step,
-    /// True if something was added that is not published. What an idle daemon adds waits for the end of its step.
+    /// True if something is to be published now. What an idle daemon adds waits until [`IDLE_TOGETHER`] steps are over.
     has_news: bool,
     /// Steps that are over, as fields, the oldest first.
     waiting: VecDeque<Encoded>,
@@ -61,7 +63,7 @@ impl OwnSteps {
             let over = std::mem::replace(&mut self.open, Step { minute, ..Step::default() });
             if !over.total.is_empty() {
                 self.waiting.push_back(over.encode());
-                self.has_news = true;
+                self.has_news |= !over.total.is_idle() || self.waiting.len() >= IDLE_TOGETHER;
             }
             if self.waiting.len() > WAITING_MAX {
                 self.waiting.pop_front();
@@ -134,9 +136,9 @@ impl OwnSteps {
         }
     }
 
-    /// Notes that a publication may not be in Redis: it is published again.
-    pub fn repeat(&mut self) {
-        self.has_news = true;
+    /// Whatever may not be in Redis is to be published now, though nothing ran in it.
+    pub fn publish_all(&mut self) {
+        self.has_news |= !self.waiting.is_empty() || !self.open.total.is_empty();
     }
 }
 
@@ -191,7 +193,7 @@ mod tests {
             .map(|(minute, step)| (*minute, step.topics[0].1.tally.attempts()))
             .collect();
         assert_eq!(attempts, [(30_000_000, 3), (30_000_001, 4)]);
-        own.repeat();
+        own.publish_all();
         assert_eq!(own.publication(counted).unwrap().set.len(), 5);
         own.confirm(&publication);
         assert!(own.publication(counted).is_none());
@@ -209,17 +211,26 @@ mod tests {
     }
 
     #[test]
-    fn what_an_idle_daemon_adds_is_published_once_a_minute() {
+    fn what_an_idle_daemon_adds_is_published_once_in_five_minutes() {
         let mut own = OwnSteps::default();
         let reply = Sample { redis_us: 80, is_counted: true, ..Sample::default() };
-        own.add(START, &[], &reply);
-        own.add(START + MINUTE - 1, &[], &reply);
-        assert!(own.publication(counted).is_none());
-        own.add(START + MINUTE, &[], &reply);
-        let read = PublishedHistory::read(&own.publication(counted).unwrap().set);
-        assert_eq!(read.steps[&30_000_000].total.redis_us, 80);
-        own.add(START + MINUTE + 1, &[], &Sample { is_away: true, ..Sample::default() });
+        for minute in 0..5 {
+            own.add(START + minute * MINUTE, &[], &reply);
+            own.add(START + (minute + 1) * MINUTE - 1, &[], &reply);
+            assert!(own.publication(counted).is_none(), "minute {minute}");
+        }
+        own.publish_all();
+        let early = PublishedHistory::read(&own.publication(counted).unwrap().set);
+        assert_eq!(early.steps.len(), 5, "a daemon that stops publishes them earlier");
+        own.add(START + 5 * MINUTE, &[], &reply);
+        let publication = own.publication(counted).unwrap();
+        own.confirm(&publication);
+        let read = PublishedHistory::read(&publication.set);
+        assert!((0..5).all(|minute| read.steps[&(30_000_000 + minute)].total.redis_us == 80));
+        own.add(START + 5 * MINUTE + 1, &[], &Sample { is_away: true, ..Sample::default() });
         assert!(own.publication(counted).is_some(), "an outage is news");
+        own.add(START + 6 * MINUTE, &[], &reply);
+        assert!(own.publication(counted).is_some(), "the end of a step with news is news");
     }
 
     #[test]

@@ -30,12 +30,14 @@ local function remember_shards(count)
   redis.call('HSET', META, 'shards_seen', seen)
 end
 
+local fields, before = {}, {}
+for i = 1, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
+for i, value in ipairs(redis.call('HMGET', META, unpack(fields))) do before[fields[i]] = value or '' end
 local changed = 0
-for i = 1, #ARGV, 2 do
-  local field, value = ARGV[i], ARGV[i + 1]
-  local before = redis.call('HGET', META, field) or ''
-  if before ~= value then
-    changed = 1
+for i, field in ipairs(fields) do
+  local value = ARGV[2 * i]
+  if before[field] ~= value then
+    changed, before[field] = 1, value
     if field == 'shards' then remember_shards(value == '' and '1' or value) end
     if value == '' then
       redis.call('HDEL', META, field)
