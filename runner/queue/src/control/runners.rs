@@ -41,7 +41,7 @@ impl Queue {
         let mut replies = script::run_idempotent(&self.connection, vec![set, list]).await?;
         let is_new = matches!(replies.last(), Some(Ok(Value::Int(1))));
         if is_new {
-            // The list grows only now.
+            // Only a new name makes the list longer.
             let mut tidy = redis::cmd("ZREMRANGEBYSCORE");
             tidy.arg(self.keys.runners_key()).arg("-inf").arg(score(now.saturating_sub(LISTED)));
             replies.extend(script::run_idempotent(&self.connection, vec![tidy]).await?);

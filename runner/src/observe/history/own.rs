@@ -14,7 +14,7 @@ const TOPICS_MAX_BYTES: usize = 256 << 10;
 const STEPS_MAX: usize = 2_880;
 /// Steps that wait while Redis does not answer; the oldest ones are lost beyond it.
 const WAITING_MAX: usize = 60;
-/// Steps in which nothing ran are published so many at once.
+/// How many steps in which nothing ran are published together.
 const IDLE_TOGETHER: usize = 5;
 
 /// The steps that are not published, and what is known of those that are.
@@ -136,7 +136,7 @@ impl OwnSteps {
         }
     }
 
-    /// Whatever may not be in Redis is to be published now, though nothing ran in it.
+    /// Has the next publication hold all that may not be in Redis, idle steps too.
     pub fn publish_all(&mut self) {
         self.has_news |= !self.waiting.is_empty() || !self.open.total.is_empty();
     }
