@@ -50,7 +50,7 @@ impl RedisClock {
         let best = self.best?;
         let after = when.saturating_duration_since(best.at).as_micros() as u64;
         let before = best.at.saturating_duration_since(when).as_micros() as u64;
-        Some((best.redis_us + after).saturating_sub(before))
+        Some(best.redis_us.saturating_add(after).saturating_sub(before))
     }
 
     /// How long `when` is after `due_ms`, in Unix ms of the Redis clock. Zero before `due_ms`, and before
@@ -97,6 +97,16 @@ mod tests {
         clock.add_sample(start, start + MS, 1_000_000);
         clock.add_sample(start + 10 * MS, start + 20 * MS, 9_000_000);
         assert_eq!(clock.us_at(start + 15 * MS), Some(9_000_000));
+    }
+
+    #[test]
+    fn a_time_near_the_end_of_the_range_does_not_overflow() {
+        let start = Instant::now();
+        let mut clock = RedisClock::default();
+        clock.add_sample(start, start, u64::MAX - 1);
+        assert_eq!(clock.us_at(start + MS), Some(u64::MAX));
+        clock.add_sample(start + MS, start + MS, 5_000_000);
+        assert_eq!(clock.us_at(start + 2 * MS), Some(5_001_000));
     }
 
     #[test]
