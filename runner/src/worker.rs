@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use duebox_job::{JobId, Outcome};
-use duebox_queue::{BATCH_MAX, RedisClock, Settlement, Verdict};
+use duebox_queue::{BATCH_MAX, RedisClock, Verdict};
 use tracing::warn;
 
 use self::in_flight::InFlight;
@@ -33,6 +33,7 @@ pub use self::parts::{TopicStats, WorkerParts, WorkerServices};
 use self::send::next_command;
 use self::settled::SettledJobs;
 use self::under_way::TurnUnderWay;
+use self::unsettled::{JudgedJob, Unsettled};
 
 mod admit;
 pub mod batch_limits;
@@ -46,6 +47,7 @@ mod send;
 mod settled;
 mod turn;
 mod under_way;
+mod unsettled;
 pub mod verdict;
 
 /// How long a verdict waits for others to share its turn.
@@ -100,47 +102,6 @@ pub struct Worker {
     breaker_changes: Changes,
     /// Of dead jobs, to be stored.
     recordings: Vec<(JobId, Vec<u8>)>,
-}
-
-/// A job with its verdict, and the record of its attempt, which is published once the verdict is settled.
-struct JudgedJob {
-    settlement: Settlement,
-    record: AttemptRecord,
-    /// What its attempt read, if it is recorded and the job will be dead.
-    recording: Option<Vec<u8>>,
-}
-
-/// Verdicts that are not settled yet.
-#[derive(Default)]
-struct Unsettled {
-    jobs: Vec<JudgedJob>,
-    /// Some of them carry follow-up jobs.
-    follow_ups: bool,
-    /// Some of them may be settled: the reply to them was lost, and Redis refused their repetition.
-    may_be_settled: bool,
-    /// When a turn must settle them, and the ended jobs that the executor still has.
-    settle_at: Option<Instant>,
-}
-
-impl Unsettled {
-    /// Takes so many of the first verdicts. What is said of some of them is said of those that remain, too.
-    fn take(&mut self, verdicts: usize) -> Self {
-        let later = self.jobs.split_off(verdicts);
-        let jobs = std::mem::replace(&mut self.jobs, later);
-        let taken = Self { jobs, settle_at: None, ..*self };
-        let remain = !self.jobs.is_empty();
-        self.follow_ups &= remain;
-        self.may_be_settled &= remain;
-        taken
-    }
-
-    /// Puts back what was taken, before what has come since.
-    fn put_back(&mut self, mut taken: Self) {
-        taken.jobs.append(&mut self.jobs);
-        self.jobs = taken.jobs;
-        self.follow_ups |= taken.follow_ups;
-        self.may_be_settled |= taken.may_be_settled;
-    }
 }
 
 /// When and why the worker asks Redis for work.

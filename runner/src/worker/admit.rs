@@ -7,8 +7,9 @@ use duebox_queue::{Lease, LeaseCall, Leased, LeasedJobs};
 use duebox_sandbox::Invocation;
 use tracing::warn;
 
+use super::Worker;
+use super::unsettled::JudgedJob;
 use super::verdict::EndedAttempt;
-use super::{JudgedJob, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::{AttemptOutput, QueuedJob, Snoozes};
 use crate::monotonic;

@@ -3,7 +3,8 @@
 use duebox_queue::Settled;
 use tracing::warn;
 
-use super::{JudgedJob, Worker};
+use super::Worker;
+use super::unsettled::JudgedJob;
 
 impl Worker {
     /// Takes the recordings of the jobs that are dead.

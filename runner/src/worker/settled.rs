@@ -3,7 +3,8 @@
 use duebox_queue::Settled;
 use tracing::warn;
 
-use super::{JudgedJob, Worker};
+use super::Worker;
+use super::unsettled::JudgedJob;
 use crate::monotonic;
 use crate::observe::log;
 

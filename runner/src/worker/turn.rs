@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duebox_job::{FailureClass, Outcome, Policy};
 use duebox_queue::{
     BATCH_MAX, CALL_BYTES_MAX, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
-    Settled, Settlement, Turn, TurnReply, Verdict,
+    Settled, Turn, TurnReply, Verdict,
 };
 use tracing::{error, warn};
 
@@ -14,8 +14,9 @@ use super::in_flight::Renewal;
 use super::prefetch::LEASED_BYTES_MAX;
 use super::settled::SettledJobs;
 use super::under_way::Parts;
+use super::unsettled::{JudgedJob, Unsettled};
 use super::verdict::{EndedAttempt, buried_info};
-use super::{JudgedJob, RECLAIM_EVERY, SLEEP_MAX, Unsettled, Worker};
+use super::{RECLAIM_EVERY, SLEEP_MAX, Worker};
 use crate::deploy::binding::{self, Binding};
 use crate::executor::EndedJob;
 use crate::monotonic;
@@ -151,9 +152,7 @@ impl Worker {
     /// The leases to renew, and the verdicts to settle.
     fn plan_verdicts(&mut self, batch_max: usize, now: Instant) -> (Vec<Renewal>, Unsettled) {
         let renewals = self.in_flight.due_renewals(now, BATCH_MAX);
-        let settlements = self.unsettled.jobs.iter().map(|job| &job.settlement);
-        let fitting = Settlement::fitting(settlements).min(batch_max);
-        (renewals, self.unsettled.take(fitting))
+        (renewals, self.unsettled.take(batch_max))
     }
 
     /// The lease call, and whether to promote.
@@ -231,6 +230,7 @@ impl Worker {
             None if plan.parts != Parts::Both && self.has_failed() => {}
             None => {
                 (self.retry, self.retry_from) = (RETRY_FIRST, None);
+                self.unsettled.is_apart = false;
                 let services = &self.parts.services;
                 services.sick_topics.record_success(&self.parts.shard, TopicLoop::Work);
                 services.outage.record_write();
@@ -260,6 +260,7 @@ impl Worker {
             return;
         }
         verdicts.may_be_settled |= is_repeated;
+        self.unsettled.is_apart |= error.is_some_and(QueueError::is_of_topic);
         self.unsettled.put_back(verdicts);
     }
 

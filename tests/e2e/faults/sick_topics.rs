@@ -1,6 +1,7 @@
 //! Topics with a key of a wrong type: every loop and every view goes on with the other topics, and names these.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use duebox_harness::{Daemon, eventually};
 use redis::cmd;
@@ -11,7 +12,7 @@ use crate::support::exposition::Page;
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::settled_as;
-use crate::support::producer::{push, push_many};
+use crate::support::producer::{Push, push, push_each, push_many};
 use crate::support::redis_state::{Store, key};
 
 /// All keys of a topic.
@@ -318,4 +319,48 @@ fn verdicts_that_are_settled_do_not_hide_that_nothing_can_be_leased() {
         eventually("the topic is said to work", || usable() == time);
     }
     eventually("all are done", || store.ask::<usize>(cmd("HLEN").arg(key("work", "jobs"))) == 0);
+}
+
+/// Jobs run while one key gets a wrong type: verdicts that would write to it wait, the others are settled at once. No
+/// lease expires meanwhile, so each job runs once.
+#[test]
+fn verdicts_for_a_broken_key_hold_up_no_others() {
+    let fixture = Fixture::new();
+    let nap = Duration::from_secs(2);
+    fixture.write("work.wat", Handler::logs("ran").naps(nap).nacks_odd().wat());
+    let rules = "concurrency = 40\ndone_retention = \"1h\"\nbackoff = [\"1h\"]";
+    let broken_keys = ["retry", "done"];
+    fixture.manifest("", &broken_keys.map(|name| topic(name, "work.wat", rules)));
+    let store = fixture.store();
+    let daemon = fixture.start();
+    for name in broken_keys {
+        let jobs = (0..20)
+            .flat_map(|number| [("ack", "even"), ("nack", "odd")].map(|kind| (number, kind)));
+        let jobs = jobs.map(|(number, (verdict, payload))| Push {
+            topic: name.to_owned(),
+            id: format!("{number}-{verdict}"),
+            payload: payload.to_owned(),
+            due_ms: 0,
+        });
+        push_each(&fixture, &jobs.collect::<Vec<_>>());
+    }
+    let runs = || daemon.count(|line| line.message() == "ran");
+    eventually("all run", || runs() == 80);
+    for name in broken_keys {
+        let _: () = store.ask(cmd("SET").arg(key(name, name)).arg("a text"));
+    }
+    let left = |topic, verdict: &str| {
+        store.stage(topic, "unack").iter().filter(|id| id.ends_with(verdict)).count()
+    };
+    eventually("acks do not need retry", || left("retry", "-ack") == 0);
+    eventually("nacks do not need done", || left("done", "-nack") == 0);
+    assert_eq!((left("retry", "-nack"), left("done", "-ack")), (20, 20));
+    for name in broken_keys {
+        let _: i64 = store.ask(cmd("DEL").arg(key(name, name)));
+    }
+    for name in broken_keys {
+        eventually("all are settled", || store.stage(name, "unack").is_empty());
+        assert_eq!(store.stage(name, "retry").len(), 20);
+    }
+    assert_eq!(runs(), 80);
 }

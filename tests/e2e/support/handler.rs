@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+const ACK: &str = "(i32.const 0)";
+const NACK: &str = "(i32.const 1)";
+
 /// A generated handler; `Handler::logs("hi").wat()` logs `hi` and acks.
 pub(crate) struct Handler {
     word: String,
     nap: Duration,
-    verdict: i32,
+    /// As an expression.
+    verdict: &'static str,
     echo: bool,
 }
 
@@ -16,7 +20,7 @@ impl Handler {
     /// A handler that logs this word and acks.
     pub(crate) fn logs(word: &str) -> Self {
         assert!(word.chars().all(|c| c.is_ascii_alphanumeric() || c == ' '), "{word:?}");
-        Self { word: word.to_owned(), nap: Duration::ZERO, verdict: 0, echo: false }
+        Self { word: word.to_owned(), nap: Duration::ZERO, verdict: ACK, echo: false }
     }
 
     /// Sleeps in a host call before it returns, which takes time but no CPU.
@@ -32,7 +36,13 @@ impl Handler {
     }
 
     pub(crate) fn nacks(mut self) -> Self {
-        self.verdict = 1;
+        self.verdict = NACK;
+        self
+    }
+
+    /// Nacks payloads of an odd number of bytes.
+    pub(crate) fn nacks_odd(mut self) -> Self {
+        self.verdict = "(i32.and (local.get $len) (i32.const 1))";
         self
     }
 
@@ -66,7 +76,7 @@ impl Handler {
                    (call $log (i32.const 2) (i32.const 1024) (i32.const {length}))
                    {echo}
                    {nap}
-                   (i32.const {verdict})))"#,
+                   {verdict}))"#,
             word = self.word,
             length = self.word.len(),
             verdict = self.verdict,
