@@ -1,8 +1,10 @@
-//! The verdicts of a worker that Redis has not settled. None is dropped before Redis replies to it.
+//! The verdicts of a worker that Redis has not settled. What a turn takes is put back if Redis does not settle it,
+//! unless the error is final.
 //!
 //! Redis refuses a settle call whole if one of its verdicts would write to a key of a wrong type. After that, verdicts
 //! that end their jobs and verdicts that do not are settled apart, because they write to different keys. So an
-//! unusable `ready` or `retry` leaves no ack unsettled until its lease expires.
+//! unusable `ready` or `retry` leaves no ack unsettled until its lease expires. An unusable `dead` still can: a drop
+//! and an ack both end their jobs.
 
 use std::time::Instant;
 
