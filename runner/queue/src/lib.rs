@@ -146,6 +146,6 @@ pub use crate::work::pull::{
     LeasedJob, PullOptions, PullOptionsError, Pulled, TokenError, check_consumer,
 };
 pub use crate::work::reclaim::{ReclaimRule, Reclaimed};
-pub use crate::work::settle::{Finish, Settled, Settlement, Verdict};
+pub use crate::work::settle::{Finish, Remains, Settled, Settlement, Verdict};
 pub use crate::work::turn::{Turn, TurnReply};
 pub use crate::work::wake_up::{WakeUpHub, WakeUpReceiver};

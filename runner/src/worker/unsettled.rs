@@ -2,9 +2,8 @@
 //! unless the error is final.
 //!
 //! Redis refuses a settle call whole if one of its verdicts would write to a key of a wrong type. After that, verdicts
-//! that end their jobs and verdicts that do not are settled apart, because they write to different keys. So an
-//! unusable `ready` or `retry` leaves no ack unsettled until its lease expires. An unusable `dead` still can: a drop
-//! and an ack both end their jobs.
+//! are settled apart by what they leave of their jobs, because that decides to which keys they write. So no ack waits
+//! for an unusable `ready`, `retry` or `dead` until its lease expires and its job runs again.
 
 use std::time::Instant;
 
@@ -49,14 +48,14 @@ impl Unsettled {
         taken
     }
 
-    /// Moves the verdicts of the first one's kind to the front. Returns their number.
+    /// Moves the verdicts that leave the same as the first one to the front. Returns their number.
     fn gather(&mut self) -> usize {
-        let Some(first) = self.jobs.first().map(|job| job.settlement.ends_job()) else { return 0 };
-        self.jobs.sort_by_key(|job| job.settlement.ends_job() != first);
-        self.jobs.partition_point(|job| job.settlement.ends_job() == first)
+        let Some(first) = self.jobs.first().map(|job| job.settlement.remains()) else { return 0 };
+        self.jobs.sort_by_key(|job| job.settlement.remains() != first);
+        self.jobs.partition_point(|job| job.settlement.remains() == first)
     }
 
-    /// Puts back what was taken: before what has come since, but behind it if the two kinds are settled in turn.
+    /// Puts back what was taken: before what has come since, but behind it if each kind has its turn.
     pub(super) fn put_back(&mut self, mut taken: Self) {
         if !self.is_apart {
             std::mem::swap(&mut self.jobs, &mut taken.jobs);
@@ -72,8 +71,8 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use duebox_job::{JobId, Options, Outcome};
-    use duebox_queue::{BATCH_MAX, Lease, Token, Verdict};
+    use duebox_job::{FollowUp, FollowUpDue, JobId, Options, Outcome, TopicName};
+    use duebox_queue::{BATCH_MAX, Finish, Lease, Token, Verdict};
 
     use super::*;
 
@@ -102,27 +101,50 @@ mod tests {
     #[test]
     fn after_a_refusal_each_kind_of_verdict_has_its_turn() {
         let release = || Verdict::Release { delay: Duration::ZERO };
+        let follow_up = FollowUp {
+            topic: TopicName::new("next").unwrap(),
+            id: JobId::new("child").unwrap(),
+            due: FollowUpDue::AfterMs(0),
+            payload: Bytes::new(),
+            options: Options::default(),
+        };
+        let parent = Finish { follow_ups: vec![follow_up], ..Finish::default() };
         let jobs = vec![
-            judged("a", Verdict::Ack),
-            judged("b", release()),
-            judged("c", Verdict::Ack),
-            judged("d", release()),
+            judged("ack", Verdict::Ack),
+            judged("release", release()),
+            judged("late", Verdict::Release { delay: Duration::from_secs(1) }),
+            judged("ack-2", Verdict::Ack),
+            judged("drop", Verdict::drop("")),
+            judged("release-2", release()),
+            judged("nack", Verdict::nack(Duration::ZERO, 2, "")),
+            judged("last", Verdict::nack(Duration::ZERO, 1, "")),
+            judged("done", Verdict::Finish(Finish::default())),
+            judged("parent", Verdict::Finish(parent)),
         ];
-        let mut unsettled = Unsettled { jobs, ..Unsettled::default() };
+        let (all, mut unsettled) = (jobs.len(), Unsettled { jobs, ..Unsettled::default() });
         let mut refused = unsettled.take(BATCH_MAX);
-        assert_eq!(ids(&refused), ["a", "b", "c", "d"]);
+        assert_eq!(refused.jobs.len(), all);
 
         unsettled.is_apart = true;
-        for expected in [["a", "c"], ["b", "d"], ["a", "c"]] {
+        let turns: [&[&str]; 7] = [
+            &["ack", "ack-2"],
+            &["release", "release-2"],
+            &["late", "nack"],
+            &["drop", "last"],
+            &["done"],
+            &["parent"],
+            &["ack", "ack-2"],
+        ];
+        for expected in turns {
             unsettled.put_back(refused);
             refused = unsettled.take(BATCH_MAX);
             assert_eq!(ids(&refused), expected);
         }
-        assert_eq!(ids(&unsettled), ["b", "d"]);
+        assert_eq!(unsettled.jobs.len(), all - 2);
 
         unsettled.is_apart = false;
         unsettled.put_back(refused);
-        assert_eq!(ids(&unsettled.take(3)), ["a", "c", "b"]);
-        assert_eq!(ids(&unsettled), ["d"]);
+        assert_eq!(ids(&unsettled.take(3)), ["ack", "ack-2", "release"]);
+        assert_eq!(unsettled.jobs.len(), all - 3);
     }
 }

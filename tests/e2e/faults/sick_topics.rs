@@ -327,17 +327,23 @@ fn verdicts_that_are_settled_do_not_hide_that_nothing_can_be_leased() {
 fn verdicts_for_a_broken_key_hold_up_no_others() {
     let fixture = Fixture::new();
     let nap = Duration::from_secs(2);
-    fixture.write("work.wat", Handler::logs("ran").naps(nap).nacks_odd().wat());
+    fixture.write("nacks.wat", Handler::logs("ran").naps(nap).nacks_odd().wat());
+    fixture.write("drops.wat", Handler::logs("ran").naps(nap).drops_odd().wat());
     let rules = "concurrency = 40\ndone_retention = \"1h\"\nbackoff = [\"1h\"]";
-    let broken_keys = ["retry", "done"];
-    fixture.manifest("", &broken_keys.map(|name| topic(name, "work.wat", rules)));
+    // The broken key, the handler, where failed jobs go, and the verdicts that need the broken key.
+    let cases = [
+        ("retry", "nacks.wat", "retry", "-fail"),
+        ("done", "nacks.wat", "retry", "-ack"),
+        ("dead", "drops.wat", "dead", "-fail"),
+    ];
+    fixture.manifest("", &cases.map(|(broken, handler, ..)| topic(broken, handler, rules)));
     let store = fixture.store();
     let daemon = fixture.start();
-    for name in broken_keys {
+    for (broken, ..) in cases {
         let jobs = (0..20)
-            .flat_map(|number| [("ack", "even"), ("nack", "odd")].map(|kind| (number, kind)));
+            .flat_map(|number| [("ack", "even"), ("fail", "odd")].map(|kind| (number, kind)));
         let jobs = jobs.map(|(number, (verdict, payload))| Push {
-            topic: name.to_owned(),
+            topic: broken.to_owned(),
             id: format!("{number}-{verdict}"),
             payload: payload.to_owned(),
             due_ms: 0,
@@ -345,22 +351,20 @@ fn verdicts_for_a_broken_key_hold_up_no_others() {
         push_each(&fixture, &jobs.collect::<Vec<_>>());
     }
     let runs = || daemon.count(|line| line.message() == "ran");
-    eventually("all run", || runs() == 80);
-    for name in broken_keys {
-        let _: () = store.ask(cmd("SET").arg(key(name, name)).arg("a text"));
+    eventually("all run", || runs() == 120);
+    for (broken, ..) in cases {
+        let _: () = store.ask(cmd("SET").arg(key(broken, broken)).arg("a text"));
     }
-    let left = |topic, verdict: &str| {
-        store.stage(topic, "unack").iter().filter(|id| id.ends_with(verdict)).count()
-    };
-    eventually("acks do not need retry", || left("retry", "-ack") == 0);
-    eventually("nacks do not need done", || left("done", "-nack") == 0);
-    assert_eq!((left("retry", "-nack"), left("done", "-ack")), (20, 20));
-    for name in broken_keys {
-        let _: i64 = store.ask(cmd("DEL").arg(key(name, name)));
+    for (broken, _, _, waits) in cases {
+        eventually(&format!("only what needs {broken} waits"), || {
+            let leased = store.stage(broken, "unack");
+            leased.len() == 20 && leased.iter().all(|id| id.ends_with(waits))
+        });
+        let _: i64 = store.ask(cmd("DEL").arg(key(broken, broken)));
     }
-    for name in broken_keys {
-        eventually("all are settled", || store.stage(name, "unack").is_empty());
-        assert_eq!(store.stage(name, "retry").len(), 20);
+    for (broken, _, failed, _) in cases {
+        eventually("all are settled", || store.stage(broken, "unack").is_empty());
+        assert_eq!(store.stage(broken, failed).len(), 20);
     }
-    assert_eq!(runs(), 80);
+    assert_eq!(runs(), 120);
 }

@@ -46,6 +46,12 @@ impl Handler {
         self
     }
 
+    /// Drops payloads of an odd number of bytes.
+    pub(crate) fn drops_odd(mut self) -> Self {
+        self.verdict = "(i32.shl (i32.and (local.get $len) (i32.const 1)) (i32.const 1))";
+        self
+    }
+
     /// The module as text.
     pub(crate) fn wat(&self) -> String {
         let nap = match self.nap.as_nanos() {

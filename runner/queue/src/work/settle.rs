@@ -98,6 +98,23 @@ pub struct Finish {
     pub follow_ups: Vec<FollowUp>,
 }
 
+/// What a verdict leaves of its job. Verdicts that leave the same write to the same keys of the topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing.
+    Nothing,
+    /// A mark of its id, or a done job.
+    Done,
+    /// Follow-up jobs, and maybe what [`Self::Done`] leaves.
+    FollowUps,
+    /// A job that runs again now.
+    Ready,
+    /// A job that runs again after a wait.
+    Retry,
+    /// A dead job.
+    Dead,
+}
+
 /// A lease and its verdict. A turn borrows it, so that a turn without a reply can be repeated.
 #[derive(Debug, Clone)]
 pub struct Settlement {
@@ -214,6 +231,18 @@ impl Settlement {
     /// False if it has the job run again.
     pub fn ends_job(&self) -> bool {
         self.verdict.ends_job()
+    }
+
+    /// What it leaves of the job, unless the job was cancelled or superseded meanwhile.
+    pub fn remains(&self) -> Remains {
+        match (&self.verdict, self.expected()) {
+            (Verdict::Finish(finish), _) if !finish.follow_ups.is_empty() => Remains::FollowUps,
+            (Verdict::Finish(_), _) => Remains::Done,
+            (Verdict::Release { delay }, _) if delay.is_zero() => Remains::Ready,
+            (_, Settled::Dead) => Remains::Dead,
+            (_, Settled::Released | Settled::Retry | Settled::Snoozed) => Remains::Retry,
+            _ => Remains::Nothing,
+        }
     }
 
     /// How many of the first settlements fit into one turn: at most [`BATCH_MAX`], and at most
