@@ -15,6 +15,7 @@ pub(crate) mod engine_context;
 mod error;
 mod evaluate;
 pub(crate) mod exports;
+mod init_time;
 mod interpreter;
 mod outline;
 mod own_binary;

@@ -14,8 +14,8 @@ use super::error::SourceError;
 
 /// The memory of a parser, in bytes. It needs some 30 times the size of a file.
 pub(super) const MEMORY_MAX: usize = 512 << 20;
-/// The time in which one file is parsed.
-const TIME_MAX: Duration = Duration::from_secs(10);
+/// The wall-clock time in which one file is parsed. It takes milliseconds, also of a busy machine; the size of the file limits it.
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Parser {
     handler: Handler,

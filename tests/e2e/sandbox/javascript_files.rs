@@ -180,7 +180,11 @@ fn check_shows_the_file_the_line_and_the_remedy() {
         ("old.cjs", "module.exports = () => {};\n", "cannot be a file with CommonJS"),
         ("top.js", "const a = null;\na.b;\nexport default () => {};\n", "top.js:2:"),
         ("none.js", "export const handle = () => {};\n", "exports no function as default"),
-        ("endless.js", "for (;;) {}\nexport default () => {};\n", "timeout"),
+        (
+            "endless.js",
+            "for (;;) {}\nexport default () => {};\n",
+            "its top level failed: it did not end within 10 s",
+        ),
         (
             "reads.js",
             "import { job } from 'duebox'; job.id; export default () => {};\n",

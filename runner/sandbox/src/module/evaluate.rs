@@ -10,7 +10,8 @@ use wasmtime::{Memory, Store};
 
 use super::engine_context::EngineContext;
 use super::error::{LoadError, SnapshotError};
-use super::snapshot::{self, TIME_MAX};
+use super::init_time::{self, TooSlow};
+use super::snapshot;
 use crate::grants::Grants;
 use crate::imports::wasi;
 use crate::instance::guest::Guest;
@@ -62,17 +63,20 @@ async fn run(
     if let Some(fuel) = limits.fuel {
         store.set_fuel(fuel.get()).map_err(snapshot::refused)?;
     }
-    let end = match tokio::time::timeout(TIME_MAX, initialize(linked, program, &mut store)).await {
+    let end = match init_time::limited(initialize(linked, program, &mut store)).await {
         Ok(Ok(memory)) => return Ok(memory.data(&store).to_vec()),
         Ok(Err(error)) => End::Error(error),
-        Err(_) => End::TimedOut,
+        Err(TooSlow) => End::TimedOut,
     };
     let reason = snapshot::reason(end, store.data_mut());
     let log = store.data().log.take_tail();
     let log = log.iter().map(|line| line.strip_prefix("error: ").unwrap_or(line));
     let log: Vec<&str> = log.collect();
     // The interpreter writes the error of the program to the log before it traps.
-    let reason = if log.is_empty() { reason } else { log.join("\n") };
+    let reason = match log.is_empty() {
+        true => format!("its top level failed: {reason}"),
+        false => log.join("\n"),
+    };
     Err(LoadError::Program { reason })
 }
 

@@ -7,15 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use duebox_job::{JobId, Outcome, TopicName};
+use duebox_job::{FailureClass, JobId, Outcome, TopicName};
 use wasmtime::{Instance, InstancePre, ModuleExport, Store, Val};
 use wasmtime_wizer::{InstanceState, ModuleContext, SnapshotVal, ValType, Wizer};
 
 use super::error::{LoadError, SnapshotError};
 use super::exports;
+use super::init_time::{self, TooSlow};
 use super::seeded_random::SeededRandom;
 use super::segments;
 use crate::digest::Digest;
@@ -35,8 +36,6 @@ use crate::outcome::failure::{self, End};
 use crate::snapshot_seed::SnapshotSeed;
 
 const INITIALIZE: &str = "_initialize";
-/// The time limit of `_initialize`.
-pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What a job finds when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +159,10 @@ async fn initialize(
         initialize.call_async(&mut store, ()).await?;
         wasmtime::Result::Ok(instance)
     };
-    let end = match tokio::time::timeout(TIME_MAX, run).await {
+    let end = match init_time::limited(run).await {
         Ok(Ok(instance)) => return Ok(InitializedState { store, instance }),
         Ok(Err(error)) => End::Error(error),
-        Err(_) => End::TimedOut,
+        Err(TooSlow) => End::TimedOut,
     };
     let reason = reason(end, store.data_mut());
     let log = store.data().log.take_tail();
@@ -173,6 +172,7 @@ async fn initialize(
 /// Why `_initialize` has not returned.
 pub(super) fn reason(end: End, guest: &mut Guest) -> String {
     match failure::outcome(end, guest) {
+        Outcome::Failed(failure) if failure.class == FailureClass::Timeout => TooSlow.to_string(),
         Outcome::Failed(failure) => format!("{} ({})", failure.reason, failure.class),
         Outcome::HostFault(reason) => reason,
         Outcome::Acked | Outcome::Snoozed { .. } => "it did not return".to_owned(),
@@ -200,7 +200,7 @@ pub(super) fn guest_without_job(
         max_attempts: 1,
         due_at_ms: 0,
         headers: BTreeMap::new(),
-        ttr: TIME_MAX,
+        ttr: init_time::WALL_MAX,
         span: None,
     };
     // A budget of its own: the instance exists for a moment only, and no job waits for it.
