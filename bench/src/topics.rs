@@ -163,8 +163,10 @@ async fn wait_for_verdicts(
 ) -> anyhow::Result<()> {
     let started = Instant::now();
     let is_verdict = |line: &LogLine| !line.str("verdict").is_empty();
+    let (mut seen, mut lines) = (0, 0);
     loop {
-        let seen = daemon.count(is_verdict) as u64;
+        let (found, all) = daemon.count_behind(lines, is_verdict);
+        (seen, lines) = (seen + found as u64, all);
         if seen >= jobs {
             return Ok(());
         }

@@ -179,6 +179,13 @@ impl Daemon {
         lock(&self.log).lines.iter().filter(|line| wanted(line)).count()
     }
 
+    /// The number of lines that match `wanted` behind the first `seen`, and the number of all lines: for waits that would
+    /// otherwise take from the daemon the time that they measure.
+    pub fn count_behind(&self, seen: usize, wanted: impl Fn(&LogLine) -> bool) -> (usize, usize) {
+        let log = lock(&self.log);
+        (log.lines[seen..].iter().filter(|line| wanted(line)).count(), log.lines.len())
+    }
+
     /// Waits for a line that matches `wanted`, past or future, and returns the first.
     ///
     /// # Panics
