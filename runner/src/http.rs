@@ -61,6 +61,7 @@ use duebox_queue::{ConnectionSettings, Queue, WakeUpHub};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::decompression::RequestDecompressionLayer;
@@ -307,8 +308,8 @@ fn app(state: &ServerState, probes: Router) -> anyhow::Result<Router> {
     // A body is decompressed only after its sender is known.
     let decompress = RequestDecompressionLayer::new();
     let count = middleware::from_fn_with_state(state.clone(), response_memory::count);
-    let router = router.with_state(state.clone()).layer(decompress).layer(accept).layer(count);
-    let router = router.layer(authenticate);
+    let outermost_first = ServiceBuilder::new().layer(authenticate).layer(count).layer(accept);
+    let router = router.with_state(state.clone()).layer(outermost_first.layer(decompress));
     Ok(with_middleware(
         with_fallbacks(router.merge(contract).merge(page::router()).merge(probes)).layer(cors),
     ))
@@ -330,13 +331,15 @@ fn with_fallbacks(router: Router) -> Router {
         .method_not_allowed_fallback(async || Problem::of_status(METHOD.status))
 }
 
-/// Adds the middleware of every route.
+/// Adds the middleware of every route. In one call, because each request clones what a call adds once for each call
+/// around it.
 fn with_middleware(router: Router) -> Router {
-    router
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn(exchange::exchange))
-        .layer(middleware::from_fn_with_state(Compressors::default(), Compressors::give))
+    let outermost_first = ServiceBuilder::new()
         .layer(CompressionLayer::new().compress_when(compression::holds_compressor))
+        .layer(middleware::from_fn_with_state(Compressors::default(), Compressors::give))
+        .layer(middleware::from_fn(exchange::exchange))
+        .layer(CatchPanicLayer::custom(panicked));
+    router.layer(outermost_first)
 }
 
 /// The response after a handler panicked.
