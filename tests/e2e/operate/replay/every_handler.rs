@@ -8,7 +8,7 @@ use std::time::Instant;
 use duebox_harness::LogLine;
 use serde_json::Value;
 
-use super::{RECORDED, duebox, is_recorded, json};
+use super::{RECORDED, compile, duebox, is_recorded, json};
 use crate::support::fixture::{Fixture, built, topic};
 use crate::support::log::is_handler_line;
 use crate::support::shop::OpenShop;
@@ -233,8 +233,7 @@ fn a_thousand_failures_of_all_handlers_replay_to_identical_ends() {
     let (origin, all) = (shop.shop.origin(), all());
     // All jobs are due at once and have too little memory: some may be released and run twice.
     fixture.manifest("memory = \"150MiB\"\n", &topics(&all, &origin));
-    // Compiles the engines of all languages into the cache, for which a start is not given enough time.
-    fixture.duebox(&["check"]);
+    compile(&fixture);
     let mut daemon = fixture.start();
     daemon.signal("STOP");
     push_failures(&fixture, &all, &origin);
