@@ -32,6 +32,14 @@ fn every_option_survives_the_queue() {
     }
 }
 
+/// Found by fuzzing: written with all its digits, the number was read as its neighbour.
+#[test]
+fn a_number_of_many_digits_survives_the_queue() {
+    let json = br#"{"backoff":{"base_ms":1000,"factor":2.5555555555000000000000000756680446,"max_ms":60000}}"#;
+    let options = Options::from_json(json).unwrap();
+    assert_eq!(Options::from_json(options.to_json().as_bytes()), Ok(options));
+}
+
 #[test]
 fn what_is_no_options_says_why() {
     for (json, why) in [
