@@ -33,7 +33,7 @@ pub(super) fn next(mut request: Request, response: &Response) -> Option<Request>
 /// dot segments in the path.
 fn target(base: &str, location: &str) -> Option<String> {
     let location = location.split('#').next()?;
-    if location.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+    if is_doubtful(location) {
         return None;
     }
     let origin = origin(base)?;
@@ -51,12 +51,25 @@ fn target(base: &str, location: &str) -> Option<String> {
         if location.starts_with('?') {
             format!("{path}{location}")
         } else {
-            let folder =
-                path[origin.len()..].rfind('/').map_or("/", |end| &path[origin.len()..][..=end]);
-            format!("{origin}{folder}{location}")
+            format!("{origin}{}{location}", folder(&path[origin.len()..])?)
         }
     };
     self::origin(&url).is_some().then_some(url)
+}
+
+/// The folder of a path, with a slash at its end; `None` if programs disagree about it.
+fn folder(path: &str) -> Option<String> {
+    if is_doubtful(path) {
+        return None;
+    }
+    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+    let is_parent = name.to_ascii_lowercase().replace("%2e", ".") == "..";
+    Some(format!("{}/", if is_parent { path } else { folder }))
+}
+
+/// Whether it has characters that some programs skip, or read as a slash.
+fn is_doubtful(text: &str) -> bool {
+    text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\')
 }
 
 /// Whether it begins with a scheme of any kind.
@@ -104,6 +117,11 @@ mod tests {
         }
         assert_eq!(target("http://a", "x").as_deref(), Some("http://a/x"));
         assert_eq!(target("http://a?b/c", "x").as_deref(), Some("http://a/x"));
+        assert_eq!(target("http://a/b/..", "x").as_deref(), Some("http://a/b/../x"));
+        assert_eq!(target("http://a/b/.%2E?c", "x").as_deref(), Some("http://a/b/.%2E/x"));
+        assert_eq!(target("http://a/b/...", "x").as_deref(), Some("http://a/b/x"));
+        // Found by fuzzing: for the host the folder is `//`.
+        assert_eq!(target("http://a/\\.", "x"), None);
     }
 
     #[test]
