@@ -331,8 +331,8 @@ fn with_fallbacks(router: Router) -> Router {
         .method_not_allowed_fallback(async || Problem::of_status(METHOD.status))
 }
 
-/// Adds the middleware of every route. In one call, because each request clones what a call adds once for each call
-/// around it.
+/// Adds the middleware of every route. One call to `layer` adds all of it: Axum boxes what a call adds, and each request
+/// clones the box once for each call around it.
 fn with_middleware(router: Router) -> Router {
     let outermost_first = ServiceBuilder::new()
         .layer(CompressionLayer::new().compress_when(compression::holds_compressor))

@@ -14,7 +14,7 @@ use super::error::SourceError;
 
 /// The memory of a parser, in bytes. It needs some 30 times the size of a file.
 pub(super) const MEMORY_MAX: usize = 512 << 20;
-/// The wall-clock time in which one file is parsed. It takes milliseconds, also of a busy machine; the size of the file limits it.
+/// The wall-clock limit for parsing one file. Parsing takes milliseconds on an idle machine; a busy one gets more time.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Parser {

@@ -2,8 +2,8 @@
 //! unless the error is final.
 //!
 //! Redis refuses a settle call whole if one of its verdicts would write to a key of a wrong type. After that, verdicts
-//! are settled apart by what they leave of their jobs, because that decides to which keys they write. So no ack waits
-//! for an unusable `ready`, `retry` or `dead` until its lease expires and its job runs again.
+//! are settled apart by what they leave of their jobs, because that decides to which keys they write. So an unusable
+//! `ready`, `retry` or `dead` leaves no ack unsettled until its lease expires.
 
 use std::time::Instant;
 
@@ -109,21 +109,23 @@ mod tests {
             options: Options::default(),
         };
         let parent = Finish { follow_ups: vec![follow_up], ..Finish::default() };
-        let jobs = vec![
-            judged("ack", Verdict::Ack),
-            judged("release", release()),
-            judged("late", Verdict::Release { delay: Duration::from_secs(1) }),
-            judged("ack-2", Verdict::Ack),
-            judged("drop", Verdict::drop("")),
-            judged("release-2", release()),
-            judged("nack", Verdict::nack(Duration::ZERO, 2, "")),
-            judged("last", Verdict::nack(Duration::ZERO, 1, "")),
-            judged("done", Verdict::Finish(Finish::default())),
-            judged("parent", Verdict::Finish(parent)),
+        let verdicts = [
+            ("ack", Verdict::Ack),
+            ("release", release()),
+            ("late", Verdict::Release { delay: Duration::from_secs(1) }),
+            ("ack-2", Verdict::Ack),
+            ("drop", Verdict::drop("")),
+            ("release-2", release()),
+            ("nack", Verdict::nack(Duration::ZERO, 2, "")),
+            ("last", Verdict::nack(Duration::ZERO, 1, "")),
+            ("done", Verdict::Finish(Finish::default())),
+            ("parent", Verdict::Finish(parent)),
         ];
-        let (all, mut unsettled) = (jobs.len(), Unsettled { jobs, ..Unsettled::default() });
+        let in_order = verdicts.each_ref().map(|(id, _)| *id);
+        let jobs = verdicts.map(|(id, verdict)| judged(id, verdict)).into();
+        let mut unsettled = Unsettled { jobs, ..Unsettled::default() };
         let mut refused = unsettled.take(BATCH_MAX);
-        assert_eq!(refused.jobs.len(), all);
+        assert_eq!(ids(&refused), in_order);
 
         unsettled.is_apart = true;
         let turns: [&[&str]; 7] = [
@@ -140,11 +142,12 @@ mod tests {
             refused = unsettled.take(BATCH_MAX);
             assert_eq!(ids(&refused), expected);
         }
-        assert_eq!(unsettled.jobs.len(), all - 2);
+        let others = ["release", "release-2", "late", "nack", "drop", "last", "done", "parent"];
+        assert_eq!(ids(&unsettled), others);
 
         unsettled.is_apart = false;
         unsettled.put_back(refused);
         assert_eq!(ids(&unsettled.take(3)), ["ack", "ack-2", "release"]);
-        assert_eq!(unsettled.jobs.len(), all - 3);
+        assert_eq!(ids(&unsettled), others[1..]);
     }
 }

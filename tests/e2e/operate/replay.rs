@@ -34,8 +34,8 @@ fn json(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// Compiles the handlers into the cache, for which a start is not given enough time. One test after the other: most need the
-/// engines of JavaScript and Python with fuel, and each would compile them.
+/// Compiles the handlers into the cache, which may take longer than a test waits for a start. One test at a time: most
+/// tests need the engines of JavaScript and Python with fuel, and each would compile them.
 fn compile(fixture: &Fixture) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,8 +89,8 @@ const DREW_WAT: &str = r#"(module
     (call $reason (i32.const 0) (i32.add (global.get $letter) (i32.const 1)))
     (i32.const 1)))"#;
 
-/// Records three failures of each topic in each of two daemons, and replays them in processes that have the snapshot of the
-/// second one at most. `reasons` is the number of different reasons, `logs` that of different logs.
+/// Records three failures of each topic in each of two daemons, and replays them with each cache. The first cache has the
+/// snapshot of the second daemon. `reasons` is the number of different reasons, `logs` that of different logs.
 fn replay_what_was_drawn(
     fixture: &Fixture,
     topics: &[String],
@@ -172,7 +172,7 @@ fn what_a_snapshot_drew_is_replayed_with_another_cache() {
     replay_what_was_drawn(&fixture, &topics, &[("wat", 2, 1)], &caches);
 }
 
-/// The runtime of Go draws the seeds of its hashes and of its scheduler. Its snapshot takes long to compile.
+/// The runtime of Go draws the seeds of its hashes and of its scheduler. One cache, because Go takes long to compile.
 #[test]
 fn what_the_runtime_of_go_drew_is_replayed() {
     let fixture = Fixture::new();

@@ -179,8 +179,8 @@ impl Daemon {
         lock(&self.log).lines.iter().filter(|line| wanted(line)).count()
     }
 
-    /// The number of lines that match `wanted` behind the first `seen`, and the number of all lines: for waits that would
-    /// otherwise take from the daemon the time that they measure.
+    /// The number of lines after the first `seen` that match `wanted`, and the number of all lines. A wait that counts only
+    /// new lines takes no CPU time from the daemon that it measures.
     pub fn count_behind(&self, seen: usize, wanted: impl Fn(&LogLine) -> bool) -> (usize, usize) {
         let log = lock(&self.log);
         (log.lines[seen..].iter().filter(|line| wanted(line)).count(), log.lines.len())

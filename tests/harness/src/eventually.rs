@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(50);
 
-/// How long a test waits for a condition: `DUEBOX_TEST_PATIENCE` in whole seconds, 180 by default: a condition that
-/// takes 20 s of an idle machine takes a minute beside other suites and compilers.
+/// How long a test waits for a condition: `DUEBOX_TEST_PATIENCE` in whole seconds, 180 by default. What takes 20 s on an
+/// idle machine takes a minute next to other suites and compilers.
 ///
 /// # Panics
 /// If the variable is not a positive whole number.

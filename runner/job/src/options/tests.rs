@@ -32,7 +32,7 @@ fn every_option_survives_the_queue() {
     }
 }
 
-/// Found by fuzzing: written with all its digits, the number was read as its neighbour.
+/// Found by fuzzing: the number was written with 17 digits and read as its neighbour.
 #[test]
 fn a_number_of_many_digits_survives_the_queue() {
     let json = br#"{"backoff":{"base_ms":1000,"factor":2.5555555555000000000000000756680446,"max_ms":60000}}"#;

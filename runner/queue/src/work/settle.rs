@@ -98,7 +98,7 @@ pub struct Finish {
     pub follow_ups: Vec<FollowUp>,
 }
 
-/// What a verdict leaves of its job. Verdicts that leave the same write to the same keys of the topic.
+/// What a verdict leaves of its job, which decides to which keys of the topic it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remains {
     /// Nothing.

@@ -1,7 +1,7 @@
-//! The time that a handler may take while it is loaded, before any job.
+//! The time limit for code of a handler that runs while the handler is loaded, before any job.
 //!
-//! What counts is the CPU time: a busy machine, or a container with half a core, accepts what an idle one does. The
-//! wall-clock limit ends what waits, not computes.
+//! CPU time is limited, so that a busy machine, or a container with half a core, accepts the same handlers as an idle
+//! one. The wall-clock limit ends code that waits instead of computing.
 
 use std::fmt;
 use std::future::Future;
@@ -26,8 +26,11 @@ impl fmt::Display for TooSlow {
     }
 }
 
-/// Runs `work` on this thread, which has nothing else to do, until it ends or has used up its time. `work` must yield
-/// while it computes.
+/// Runs `work` until it ends or has used up its time. All CPU time of this thread counts, so `work` needs a thread of
+/// its own. It must yield while it computes.
+///
+/// # Errors
+/// [`TooSlow`] if `work` has used up its time.
 pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Result<T, TooSlow> {
     limited_to(CPU_MAX, WALL_MAX, work).await
 }
@@ -42,7 +45,7 @@ async fn limited_to<T>(
         let cpu_left = cpu_max.checked_sub(thread_cpu_time().saturating_sub(cpu_before));
         let wall_left = wall_max.checked_sub(began.elapsed());
         let (Some(cpu_left), Some(wall_left)) = (cpu_left, wall_left) else { return Err(TooSlow) };
-        // Less CPU time than this may have passed when it is over.
+        // The thread may have had less CPU time than this when the timer fires.
         if let Ok(done) = tokio::time::timeout(cpu_left.min(wall_left), work.as_mut()).await {
             return Ok(done);
         }

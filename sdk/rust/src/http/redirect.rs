@@ -57,7 +57,7 @@ fn target(base: &str, location: &str) -> Option<String> {
     self::origin(&url).is_some().then_some(url)
 }
 
-/// The folder of a path, with a slash at its end; `None` if programs disagree about it.
+/// The folder of a path, with a slash at its end; `None` if URL parsers disagree about it.
 fn folder(path: &str) -> Option<String> {
     if is_doubtful(path) {
         return None;
@@ -67,7 +67,7 @@ fn folder(path: &str) -> Option<String> {
     Some(format!("{}/", if is_parent { path } else { folder }))
 }
 
-/// Whether it has characters that some programs skip, or read as a slash.
+/// Whether it has characters that some URL parsers skip, or read as a slash.
 fn is_doubtful(text: &str) -> bool {
     text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\')
 }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(target("http://a/b/..", "x").as_deref(), Some("http://a/b/../x"));
         assert_eq!(target("http://a/b/.%2E?c", "x").as_deref(), Some("http://a/b/.%2E/x"));
         assert_eq!(target("http://a/b/...", "x").as_deref(), Some("http://a/b/x"));
-        // Found by fuzzing: for the host the folder is `//`.
+        // Found by fuzzing: the folder is `//` for the host.
         assert_eq!(target("http://a/\\.", "x"), None);
     }
 
