@@ -97,7 +97,7 @@ impl Worker {
                 digest,
                 wall: ended.cost.wall,
                 runner: &self.parts.services.runner_id,
-                started_at_ms: self.clock.us_at(ended.started_at).map(|us| us / 1_000),
+                started_at_ms: self.clock.latest_us_at(ended.started_at).map(|us| us / 1_000),
             };
             self.unsettled.follow_ups |= !ended.output.follow_ups.is_empty();
             for follow_up in &mut ended.output.follow_ups {
@@ -292,9 +292,10 @@ impl Worker {
     fn apply_promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
             // The wait counts from the start of the millisecond in which Redis promoted.
-            let gone =
-                self.clock.us_at(now).unwrap_or_default().saturating_sub(now_us / 1_000 * 1_000);
-            self.look.at = self.look.at.min(now + wait.saturating_sub(Duration::from_micros(gone)));
+            let began_us = now_us / 1_000 * 1_000;
+            let known_us = self.clock.latest_us_at(now).unwrap_or_default();
+            let gone = Duration::from_micros(known_us.saturating_sub(began_us));
+            self.look.at = self.look.at.min(now + wait.saturating_sub(gone));
         }
         self.look.skip = if promoted.more { skip.saturating_add(promoted.skipped) } else { 0 };
         self.look.more |= promoted.more;
