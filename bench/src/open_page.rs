@@ -31,21 +31,25 @@ struct Share {
     redis: f64,
 }
 
-/// Measures the page of all topics and that of one, once.
+/// Measures the page of all topics and that of one, once. Without a page it measures before and after, and compares with the
+/// mean: what the jobs cost changes over minutes.
 pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     let fixture = Fixture::prepare().await?;
     let mut daemon = start(&fixture, settings, settings.topics)?;
     let at = http_push::served_at(&daemon)?;
     let phase = Duration::from_secs(settings.page_s);
-    push(&fixture, settings, LEAD + 4 * phase).await?;
+    push(&fixture, settings, LEAD + 5 * phase).await?;
     tokio::time::sleep(LEAD).await;
     let mut shares = Vec::new();
-    for requests in [Vec::new(), all_topics(settings.topics), one_topic()] {
+    for requests in [Vec::new(), all_topics(settings.topics), one_topic(), Vec::new()] {
         shares.push(share(&fixture, daemon.pid(), at, (requests, phase)).await?);
     }
     ensure!(daemon.terminate().success(), "the daemon did not stop cleanly");
-    let [without, all, one]: [Share; 3] = shares.try_into().ok().context("three measurements")?;
-    let more = |of: fn(&Share) -> f64, with: &Share| (of(with) - of(&without)).max(0.0);
+    let [before, all, one, after]: [Share; 4] =
+        shares.try_into().ok().context("four measurements")?;
+    let more = |of: fn(&Share) -> f64, with: &Share| {
+        (of(with) - f64::midpoint(of(&before), of(&after))).max(0.0)
+    };
     results.add(Row::PageDaemon, more(|share| share.daemon, &all));
     results.add(Row::PageRedis, more(|share| share.redis, &all));
     results.add(Row::TopicPageDaemon, more(|share| share.daemon, &one));
