@@ -21,7 +21,7 @@ use crate::wire::keys::Keys;
 use crate::wire::latency::LatencyStats;
 #[cfg(feature = "redis-connection")]
 use crate::wire::redis_connection::Primary;
-use crate::wire::reply::read_time;
+use crate::wire::reply::read_time_us;
 use crate::wire::script;
 use crate::wire::settings::ConnectionSettings;
 use crate::wire::stream::TlsSession;
@@ -178,6 +178,14 @@ impl Queue {
     /// # Errors
     /// [`QueueError`] if Redis did not reply or refused.
     pub async fn now_ms(&self) -> Result<u64, QueueError> {
-        read_time(script::run_one_idempotent(&self.connection, redis::cmd("TIME")).await?)
+        Ok(self.now_us().await? / 1_000)
+    }
+
+    /// The same in µs.
+    ///
+    /// # Errors
+    /// As for [`Self::now_ms`].
+    pub async fn now_us(&self) -> Result<u64, QueueError> {
+        read_time_us(script::run_one_idempotent(&self.connection, redis::cmd("TIME")).await?)
     }
 }

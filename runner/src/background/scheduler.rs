@@ -2,24 +2,25 @@
 //! exactly one job. The first runner advances the schedule's state in Redis in the same transition that
 //! pushes; the others find the tick taken.
 //!
-//! Only Redis' clock counts. The scheduler reads it, sleeps until the next tick, and reads it again; the
-//! local clock may be wrong by any amount.
+//! Only Redis' clock counts. The scheduler reads it, sleeps until the next tick, and reads it again, in time for
+//! the tick; the local clock may be wrong by any amount.
 
 mod catch_up;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duebox_job::TopicName;
-use duebox_queue::{Pushed, Queue, QueueError, Tick, Ticked};
+use duebox_queue::{Pushed, Queue, QueueError, RedisClock, Tick, Ticked};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use self::catch_up::{COUNT_MAX, CatchUp, catch_up};
+use crate::executor::timer::Timer;
+use crate::monotonic;
 use crate::observe::push_counters::{PushCounters, Source};
 use crate::observe::sick_topics::{SickTopics, TopicLoop};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
@@ -42,6 +43,7 @@ const AHEAD_MAX_MS: u64 = 3_600_000;
 /// Pushes the jobs of the schedules at their ticks, until the sender is gone.
 pub async fn run(
     queue: Queue,
+    timer: Timer,
     mut schedules: watch::Receiver<Schedules>,
     push_counters: Arc<PushCounters>,
     sick_topics: Arc<SickTopics>,
@@ -53,8 +55,9 @@ pub async fn run(
         sick_topics,
         outage,
         progress: BTreeMap::new(),
+        clock: RedisClock::default(),
         retry: RETRY_FIRST,
-        record_at: Instant::now(),
+        record_at: monotonic::now(),
     };
     loop {
         let current = Arc::clone(&schedules.borrow_and_update());
@@ -67,15 +70,15 @@ pub async fn run(
                     Ok(()) => break,
                     Err(_) => return,
                 },
-                () = sleep_until(look_at) => {}
+                () = sleep_until(&timer, look_at) => {}
             }
         }
     }
 }
 
-async fn sleep_until(when: Option<Instant>) {
+async fn sleep_until(timer: &Timer, when: Option<Instant>) {
     match when {
-        Some(when) => tokio::time::sleep_until(when).await,
+        Some(when) => timer.sleep_until(when).await,
         None => std::future::pending().await,
     }
 }
@@ -87,6 +90,7 @@ struct Scheduler {
     outage: Arc<Outage>,
     /// The progress of each schedule, by topic and name.
     progress: BTreeMap<(TopicName, String), Progress>,
+    clock: RedisClock,
     retry: Duration,
     /// When to record next that this runner has the schedules.
     record_at: Instant,
@@ -122,7 +126,7 @@ impl Scheduler {
         let keys: BTreeSet<_> = schedules.iter().map(key).collect();
         self.progress.retain(|key, _| keys.contains(key));
         self.progress.values_mut().for_each(|progress| progress.next = None);
-        self.record_at = Instant::now();
+        self.record_at = monotonic::now();
     }
 
     /// Pushes what is due, and returns when to run again; `None` without schedules.
@@ -130,18 +134,18 @@ impl Scheduler {
         if schedules.is_empty() {
             return None;
         }
-        let now_ms = match self.queue.now_ms().await {
-            Ok(now_ms) => now_ms,
+        let asked_at = monotonic::now();
+        let now_us = match self.queue.now_us().await {
+            Ok(now_us) => now_us,
             Err(error) => {
                 self.outage.record_error(&error);
-                return Some(Instant::now() + self.next_retry());
+                return Some(monotonic::now() + self.next_retry());
             }
         };
-        // Redis read its clock before this moment, so the wake-up is late by a round trip at most and never
-        // early.
-        let asked_at = Instant::now();
+        let now_ms = now_us / 1_000;
+        let began_at = self.start_of_ms(asked_at, now_us);
         let mut wait = LOOK_MAX;
-        let mut failed = !self.record_presence(schedules, now_ms, asked_at).await;
+        let mut failed = !self.record_presence(schedules, now_ms, began_at).await;
         for HandledSchedule { schedule, mut progress, result } in
             self.handle_all(schedules, now_ms).await
         {
@@ -160,11 +164,21 @@ impl Scheduler {
             self.progress.insert(key(schedule), progress);
         }
         if failed {
-            return Some(asked_at + wait.min(self.next_retry()));
+            return Some(began_at + wait.min(self.next_retry()));
         }
         self.outage.record_read();
         self.retry = RETRY_FIRST;
-        Some(asked_at + wait)
+        Some(began_at + wait)
+    }
+
+    /// When a request had to be sent to reach Redis at the start of its present millisecond. Waits count from then.
+    /// Redis has just told its clock, in µs, to a request that was sent at `asked_at`.
+    fn start_of_ms(&mut self, asked_at: Instant, now_us: u64) -> Instant {
+        let answered_at = monotonic::now();
+        self.clock.add_sample(asked_at, answered_at, now_us);
+        let known_us = self.clock.latest_us_at(answered_at).unwrap_or(now_us);
+        let gone = Duration::from_micros(known_us.saturating_sub(now_us / 1_000 * 1_000));
+        answered_at.checked_sub(gone).unwrap_or(answered_at)
     }
 
     /// Records from time to time that this runner has the schedules. False if Redis failed.

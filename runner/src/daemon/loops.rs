@@ -106,9 +106,11 @@ impl Supervisor {
         loops.keep(TaskKind::TopicDiscovery, handles, |((queue, outage), discovery, sick)| {
             discovery.run(queue, sick, outage)
         });
-        let handles = (base, published.schedules.subscribe(), push_counters, sick);
-        loops.keep(TaskKind::Scheduler, handles, |((queue, outage), schedules, counters, sick)| {
-            scheduler::run(queue, schedules, counters, sick, outage)
+        let schedules = published.schedules.subscribe();
+        let handles = (base, services.timer.clone(), schedules, (push_counters, sick));
+        loops.keep(TaskKind::Scheduler, handles, |((queue, outage), timer, schedules, shared)| {
+            let (counters, sick) = shared;
+            scheduler::run(queue, timer, schedules, counters, sick, outage)
         });
     }
 

@@ -23,22 +23,43 @@ fn step(until: Option<u64>, line: &str) -> Option<Step> {
     next_step(&minutely(), "every 1m", &progress, NOW)
 }
 
+fn scheduler(queue: Queue) -> Scheduler {
+    Scheduler {
+        queue,
+        push_counters: Arc::default(),
+        sick_topics: Arc::default(),
+        outage: Arc::default(),
+        progress: BTreeMap::new(),
+        clock: RedisClock::default(),
+        retry: RETRY_FIRST,
+        record_at: monotonic::now(),
+    }
+}
+
+#[tokio::test]
+async fn it_wakes_up_before_redis_is_past_the_tick() {
+    let server = duebox_harness::RedisServer::start();
+    let settings = duebox_queue::ConnectionSettings::new(server.url());
+    let queue = Queue::connect(&settings, "duebox").await.unwrap();
+    let mut scheduler = scheduler(queue.clone());
+    let schedules: Schedules = [minutely()].into();
+    for _ in 0..10 {
+        let wakes_at = scheduler.push_due(&schedules).await.unwrap();
+        let now_us = queue.now_us().await.unwrap();
+        let Some(wait) = wakes_at.checked_duration_since(monotonic::now()) else { continue };
+        let tick_ms = scheduler.progress[&key(&schedules[0])].next.unwrap();
+        assert!(now_us + wait.as_micros() as u64 <= tick_ms * 1_000);
+    }
+}
+
 #[tokio::test]
 async fn a_schedule_whose_topic_is_sick_is_counted_and_stops_no_other() {
     let server = duebox_harness::RedisServer::start();
     server.cli(&["SET", "duebox:{sick}:ticks", "a text"]);
     let settings = duebox_queue::ConnectionSettings::new(server.url());
     let queue = Queue::connect(&settings, "duebox").await.unwrap();
-    let (outage, sick_topics) = (Arc::<Outage>::default(), Arc::<SickTopics>::default());
-    let mut scheduler = Scheduler {
-        queue,
-        push_counters: Arc::default(),
-        sick_topics: Arc::clone(&sick_topics),
-        outage: Arc::clone(&outage),
-        progress: BTreeMap::new(),
-        retry: RETRY_FIRST,
-        record_at: Instant::now(),
-    };
+    let mut scheduler = scheduler(queue);
+    let (outage, sick_topics) = (scheduler.outage.clone(), scheduler.sick_topics.clone());
     let sick = TopicName::new("sick").unwrap();
     let schedules = [Schedule { topic: sick.clone(), ..minutely() }, minutely()].into();
     assert!(scheduler.push_due(&schedules).await.is_some());

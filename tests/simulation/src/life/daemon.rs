@@ -103,8 +103,8 @@ impl Daemon {
         tasks.spawn(relay.clone().run(queue.clone(), rings, pushes(), its(), outage.clone()));
         let (wanted, lost) = (limits.subscribe(), lost_limits.clone());
         tasks.spawn(limits::run(queue.clone(), wanted, discovery, lost, its(), outage.clone()));
-        let due = schedules.subscribe();
-        tasks.spawn(scheduler::run(queue.clone(), due, pushes(), its(), outage.clone()));
+        let (timer, due) = (Timer::of_tokio(), schedules.subscribe());
+        tasks.spawn(scheduler::run(queue.clone(), timer, due, pushes(), its(), outage.clone()));
         let serving = Serving {
             manifest,
             queue,
