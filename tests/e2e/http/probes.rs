@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::support::client::{address, ask, get};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
+use crate::support::log::is_handler_line;
 use crate::support::producer::push_many;
 
 const TOPIC: &str = "work";
@@ -106,7 +107,8 @@ fn probes_report_a_drain_until_its_end() {
     let at = probes(&daemon);
     // The job runs longer than the drain timeout.
     push_many(&fixture, TOPIC, 1);
-    eventually("it runs", || fixture.store().stage(TOPIC, "unack").len() == 1);
+    // A job that is leased and has not started would be released, and the daemon end at once.
+    daemon.wait_for_line("it runs", is_handler_line);
     daemon.signal("TERM");
     daemon.wait_for_line("the drain", |line| line.message().starts_with("draining"));
     assert_eq!(failing(at), ["serving"]);

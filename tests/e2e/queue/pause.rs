@@ -58,9 +58,9 @@ fn a_running_job_of_a_paused_topic_is_settled_and_its_retry_waits() {
     let quick = topic("mail", "puppet.wat", "backoff = \"1ms\"");
     fixture.manifest("", &[quick]);
     let daemon = fixture.start();
-    // A sleep of three seconds, then a nack.
-    push_jobs(&fixture, "mail", &[puppet_job("long", &format!("{}n", "z".repeat(150)), "{}")]);
-    eventually("it runs", || store.stage("mail", "unack").contains("long"));
+    // A line of the log, a sleep of three seconds, then a nack.
+    push_jobs(&fixture, "mail", &[puppet_job("long", &format!("l{}n", "z".repeat(150)), "{}")]);
+    daemon.wait_for_line("it runs", is_handler_line);
     fixture.duebox(&["pause", "mail"]);
     eventually("it is settled", || count_settled(&[&daemon], "retry") == 1);
     eventually("its next attempt is due", || store.stage("mail", "ready").contains("long"));
