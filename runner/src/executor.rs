@@ -47,7 +47,6 @@ mod resources;
 pub mod runs;
 pub(crate) mod scheduler_attributes;
 pub mod threads;
-pub mod timer;
 
 /// A leased job that waits to run.
 pub struct QueuedJob {

@@ -26,6 +26,7 @@ mod regular_file;
 pub mod report;
 pub mod schedule;
 pub mod service;
+pub mod timer;
 pub mod worker;
 
 #[cfg(any(test, feature = "fuzzing"))]

@@ -22,11 +22,11 @@ use self::in_flight::InFlight;
 use self::prefetch::{Prefetch, START_WITHIN};
 use crate::deploy::breaker::Changes;
 use crate::executor::Load;
-use crate::executor::timer::Timer;
 use crate::monotonic;
 use crate::observe::attempt_record::AttemptRecord;
 use crate::observe::log::sampling::AttemptSampler;
 use crate::redis_host::outage::{Outage, RETRY_FIRST};
+use crate::timer::Timer;
 
 use self::breaker_probe::Probe;
 pub use self::parts::{TopicStats, WorkerParts, WorkerServices};

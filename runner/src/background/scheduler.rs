@@ -19,12 +19,12 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use self::catch_up::{COUNT_MAX, CatchUp, catch_up};
-use crate::executor::timer::Timer;
 use crate::monotonic;
 use crate::observe::push_counters::{PushCounters, Source};
 use crate::observe::sick_topics::{SickTopics, TopicLoop};
 use crate::redis_host::outage::{self, Outage, RETRY_FIRST};
 use crate::schedule::{Missed, Schedule};
+use crate::timer::Timer;
 
 /// The schedules of the current manifest.
 pub type Schedules = Arc<[Schedule]>;

@@ -12,7 +12,6 @@ use crate::background::limits::LostLimits;
 use crate::background::relay::Relay;
 use crate::executor::ExecutorResources;
 use crate::executor::runs::Runs;
-use crate::executor::timer::Timer;
 use crate::manifest::Runner;
 use crate::observe::events::{Events, EventsTask};
 use crate::observe::health::Health;
@@ -25,6 +24,7 @@ use crate::observe::traces::{ExportTask, Traces};
 use crate::redis_host::handler_store::RedisKv;
 use crate::redis_host::outage::Outage;
 use crate::redis_host::primaries::PrimaryOutages;
+use crate::timer::Timer;
 use crate::worker::WorkerServices;
 use crate::worker::batch_limits::BatchLimits;
 

@@ -15,7 +15,6 @@ use crate::background::wake_up::WakeUp;
 use crate::deploy::binding::Bound;
 use crate::deploy::breaker::Breaker;
 use crate::executor::Executor;
-use crate::executor::timer::Timer;
 use crate::observe::counters::Counters;
 use crate::observe::events::Events;
 use crate::observe::failure_reasons::FailureReasons;
@@ -24,6 +23,7 @@ use crate::observe::recent_attempts::RecentAttempts;
 use crate::observe::sick_topics::SickTopics;
 use crate::observe::traces::Traces;
 use crate::redis_host::outage::Outage;
+use crate::timer::Timer;
 
 /// What the daemon gives to a worker.
 #[derive(Clone)]

@@ -39,6 +39,7 @@ pub const CRATES: &[Crate] = &[
             &["executor"],
             &["deploy"],
             &["background"],
+            &["timer"],
             &["observe"],
             &["language"],
             &["manifest"],
