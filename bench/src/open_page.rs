@@ -31,8 +31,8 @@ struct Share {
     redis: f64,
 }
 
-/// Measures the page of all topics and that of one, once. Without a page it measures before and after, and compares with the
-/// mean: what the jobs cost changes over minutes.
+/// Measures the page of all topics and that of one, once. Each is compared with the mean of a window before and one after,
+/// because the cost of the jobs drifts over minutes.
 pub(crate) async fn measure(settings: &Settings, results: &mut Results) -> anyhow::Result<()> {
     let fixture = Fixture::prepare().await?;
     let mut daemon = start(&fixture, settings, settings.topics)?;

@@ -171,8 +171,8 @@ impl Scheduler {
         Some(began_at + wait)
     }
 
-    /// When a request had to be sent to reach Redis at the start of its present millisecond. Waits count from then.
-    /// Redis has just told its clock, in µs, to a request that was sent at `asked_at`.
+    /// When a request had to be sent to reach Redis at the start of its current millisecond; waits count from then.
+    /// `now_us` is the time in the reply to a request that was sent at `asked_at`.
     fn start_of_ms(&mut self, asked_at: Instant, now_us: u64) -> Instant {
         let answered_at = monotonic::now();
         self.clock.add_sample(asked_at, answered_at, now_us);

@@ -107,7 +107,7 @@ fn probes_report_a_drain_until_its_end() {
     let at = probes(&daemon);
     // The job runs longer than the drain timeout.
     push_many(&fixture, TOPIC, 1);
-    // A job that is leased and has not started would be released, and the daemon end at once.
+    // A drain releases a job that has not started, and the daemon would exit at once.
     daemon.wait_for_line("it runs", is_handler_line);
     daemon.signal("TERM");
     daemon.wait_for_line("the drain", |line| line.message().starts_with("draining"));

@@ -6,9 +6,9 @@
 //!
 //! - The middle of the shortest round trip. Its error is at most half of that round trip plus the drift of the two clocks
 //!   since then.
-//! - The latest time that the clock may show: as if Redis had read it when the request was sent. It is ahead by the way to
-//!   Redis of the fastest request, which the next request needs, too: one that is sent when a job is due by this estimate
-//!   arrives when it is due or soon after. How long the replies take does not matter: scripts follow the reading.
+//! - The latest time that the clock may show, as if Redis had read it when the request was sent. It is ahead of the clock
+//!   by the time that the fastest request took to reach Redis. The next request takes at least about as long: if it is sent
+//!   when a job is due by this estimate, it arrives when the job is due or soon after. The time of the reply has no effect.
 
 use std::time::{Duration, Instant};
 
