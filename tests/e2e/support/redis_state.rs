@@ -105,8 +105,13 @@ impl Store {
     }
 }
 
+/// Asks once more if the connection was cut: a sentinel that gives a server its role cuts those of all clients.
 fn ask_at<T: FromRedisValue>(client: &Client, command: &Cmd) -> RedisResult<T> {
-    command.query(&mut client.get_connection()?)
+    let ask = || command.query(&mut client.get_connection()?);
+    match ask() {
+        Err(error) if error.is_connection_dropped() => ask(),
+        answer => answer,
+    }
 }
 
 /// The full name of a topic's key.
