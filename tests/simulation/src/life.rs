@@ -39,6 +39,8 @@ pub struct Life {
     pub violations: Vec<String>,
     /// Runs of handlers, in the order of their starts.
     pub starts: Vec<StartedRun>,
+    /// How long each drain of a daemon took.
+    pub drains: Vec<Duration>,
     /// Leases that ended before their job started.
     pub went_back: u64,
     /// Leases that a failover lost.

@@ -41,6 +41,7 @@ use duebox_sandbox::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::handler::Handlers;
 use super::plan::Settings;
@@ -137,8 +138,9 @@ impl Daemon {
         self.link.cut();
     }
 
-    /// Lets its jobs finish, then stops it.
+    /// Lets its jobs finish, then stops it. Records how long that took.
     pub(crate) async fn drain(self, timeout: Duration) {
+        let ordered_at = Instant::now();
         self.commands.send_replace(WorkerCommand::Drain(monotonic::now() + timeout));
         let workers = Arc::clone(&self.workers);
         let over = async {
@@ -146,8 +148,14 @@ impl Daemon {
             while workers.join_next().await.is_some() {}
         };
         match tokio::time::timeout(timeout + Duration::from_secs(5), over).await {
-            Ok(()) => self.stop(),
-            Err(_) => self.kill(),
+            Ok(()) => {
+                self.handlers.ledger.drained(timeout, ordered_at.elapsed());
+                self.stop();
+            }
+            Err(_) => {
+                self.handlers.ledger.violated(format!("a drain of {timeout:?} does not end"));
+                self.kill();
+            }
         }
     }
 

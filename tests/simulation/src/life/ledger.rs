@@ -10,6 +10,8 @@ use crate::witness::{Moment, Witness};
 
 /// How long a run may go on after another runner has started the job: the resolution of the timers.
 const OVERLAP_MAX: Duration = Duration::from_millis(5);
+/// How long a drain may take after its deadline: a second for verdicts, and the resolution of the timers.
+const AFTER_DRAIN_MAX: Duration = Duration::from_millis(1_005);
 
 /// The ledger. Clones are the same ledger.
 #[derive(Clone)]
@@ -27,6 +29,8 @@ pub(crate) struct Book {
     pub(crate) violations: Vec<String>,
     /// Additions of handlers to a number in the store: calls, and those of them that were confirmed.
     pub(crate) additions: (u64, u64),
+    /// How long each drain took.
+    pub(crate) drains: Vec<Duration>,
     /// How many runs have begun.
     begun: u64,
     running: Vec<Running>,
@@ -179,6 +183,14 @@ impl Ledger {
             account.pushes.push(result);
             account.pushed_by = now;
         });
+    }
+
+    /// Records that a drain has ended. It must not end much later than ordered.
+    pub(crate) fn drained(&self, timeout: Duration, took: Duration) {
+        self.with(|book| book.drains.push(took));
+        if took > timeout + AFTER_DRAIN_MAX {
+            self.violated(format!("a drain of {timeout:?} took {took:?}"));
+        }
     }
 
     /// Records that a run begins.

@@ -1,6 +1,7 @@
 //! The course of a life: a storm of faults, then calm, in which everything must end.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -237,12 +238,13 @@ impl Story {
         }
         self.network.server(|server| {
             check::check_jobs(&self.plan, server, &self.ledger);
-            let (violations, starts) = self.ledger.with(|book| {
+            let (violations, drains, starts) = self.ledger.with(|book| {
                 let runs = book.accounts.iter().flat_map(|(id, account)| {
                     account.runs.iter().map(move |run| (run.place, StartedRun::new(id, run)))
                 });
                 let starts: BTreeMap<u64, StartedRun> = runs.collect();
-                (std::mem::take(&mut book.violations), starts.into_values().collect())
+                let (violations, drains) = (&mut book.violations, &mut book.drains);
+                (take(violations), take(drains), starts.into_values().collect())
             });
             let (seed, trace) = (self.plan.seed, server.trace());
             let went_back = self.network.witness().went_back();
@@ -251,6 +253,7 @@ impl Story {
                 seed,
                 violations,
                 starts,
+                drains,
                 went_back,
                 lost_leases,
                 faults,
