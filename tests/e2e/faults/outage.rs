@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use duebox_harness::{Daemon, LogLine, Proxy, RedisServer, eventually, only_on_one_server};
+use duebox_harness::{
+    Daemon, Lateness, LogLine, Proxy, RedisServer, eventually, only_on_one_server,
+};
 
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
@@ -143,12 +145,13 @@ fn drains_in_time_without_redis(fails: impl FnOnce(&mut Fixture, &Daemon)) {
     push(&fixture, TOPIC, "long", 0);
     daemon.wait_for_line("the job runs", is_handler_line);
     fails(&mut fixture, &daemon);
+    let (asked_at, lateness) = (std::time::Instant::now(), Lateness::measure());
     assert_eq!(daemon.terminate().code(), Some(0));
-    let drained = daemon.wait_for_line("the end", |line| line.message() == "drained");
-    let drain_ms = drained.number("drain_ms").unwrap();
-    println!("drain_timeout 5 s without Redis: drained after {drain_ms} ms");
-    // The simulation says to the millisecond when a drain ends; this machine may be busy.
-    assert!((5_000..10_000).contains(&drain_ms), "{drain_ms} ms");
+    let took = asked_at.elapsed();
+    println!("drain_timeout 5 s without Redis: ended after {took:?}");
+    // No second for verdicts is added, as there is with a Redis that answers.
+    let most = lateness.allows(Duration::from_millis(5_800));
+    assert!(took < most, "{took:?}, at most {most:?}");
 }
 
 /// A restart without persistence and FLUSHALL lose the limits with the jobs. Nothing is leased without them.
