@@ -142,7 +142,7 @@ impl<'w> ServedTopic<'w> {
         (self.labels(), count(&self.serving.counters))
     }
 
-    /// Jobs by verdict; failures only of classes that occurred.
+    /// Jobs by verdict; failures of classes that are usual or occurred.
     fn settled(&self) -> impl Iterator<Item = ((&'w str, Label), u64)> {
         let counters = &*self.serving.counters;
         let labelled = |verdict, class: &'static str, jobs| ((self.name, (verdict, class)), jobs);
@@ -155,14 +155,17 @@ impl<'w> ServedTopic<'w> {
         for fate in Fate::ALL {
             for class in FailureClass::ALL {
                 let jobs = counters.failures(fate, class);
-                // Every topic may have nacks, so they are reported from the first scrape on: the
-                // first nack is then an increase.
-                let is_usual = class == FailureClass::Nack && fate != Fate::Discard;
-                if jobs > 0 || is_usual {
+                if jobs > 0 || is_usual(class) && fate != Fate::Discard {
                     series.push(labelled(fate.word(), class.name(), jobs));
                 }
             }
         }
         series.into_iter()
     }
+}
+
+/// Whether jobs of any topic can fail so. These are reported from the first scrape on: the first failures, all those of a
+/// broken release, are then an increase.
+fn is_usual(class: FailureClass) -> bool {
+    matches!(class, FailureClass::Nack | FailureClass::Trap | FailureClass::Timeout)
 }
