@@ -268,7 +268,12 @@ impl Inner {
                 time_slice.restart();
             }
             let ended;
-            (ended, has_yielded) = self.run(job).await;
+            (ended, has_yielded) = self.run(job, &time_slice).await;
+            if ended.is_acked_within(TIME_SLICE) {
+                self.share.cpu_allowance.slice_sufficed();
+            } else if !has_yielded {
+                self.charge_job(&time_slice, ended.started_at);
+            }
             self.add_ended(ended);
             time_slice.yield_core(&mut yielded_at);
             if monotonic::now() - slot_since > TIME_SLICE {
@@ -304,7 +309,7 @@ impl Inner {
     }
 
     /// Runs a job. The flag is true if the job has yielded.
-    async fn run(self: &Arc<Self>, job: QueuedJob) -> (EndedJob, bool) {
+    async fn run(self: &Arc<Self>, job: QueuedJob, time_slice: &TimeSlice) -> (EndedJob, bool) {
         let binding = binding::current(&self.bound);
         let recorded = RecordedJob::begin(&binding.topic, &job.invocation);
         let host_services = match &recorded {
@@ -326,6 +331,7 @@ impl Inner {
         let report = std::future::poll_fn(|context| match run.as_mut().poll(context) {
             Poll::Pending => {
                 if !std::mem::replace(&mut has_yielded, true) {
+                    self.charge_job(time_slice, started_at);
                     self.add_yielded(started_at, lease);
                 }
                 Poll::Pending

@@ -4,8 +4,13 @@
 //! overruns its time slice starts no job on an interactive thread for one second. So topics that compute,
 //! fail or run in masses leave the interactive threads to topics that need little.
 //!
-//! This is the virtual scheduling algorithm of ITU-T I.371: spending moves a point in time ahead.
+//! If a job overruns its slice again after that, the time doubles, up to 16 s. Nothing interrupts a bulk instruction:
+//! the first job of each second would hold an interactive thread for the 20 ms in which it fills 32 MiB. A job that is
+//! acked within a slice ends the doubling.
+//!
+//! The allowance is the virtual scheduling algorithm of ITU-T I.371: spending moves a point in time ahead.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,31 +21,69 @@ const ONE_IN: u32 = 10;
 const BURST: Duration = Duration::from_millis(10);
 /// For how long a topic that overran its time slice starts nothing on interactive threads.
 const PENALTY: Duration = Duration::from_secs(1);
+/// How often the penalty doubles.
+const DOUBLINGS_MAX: u32 = 4;
 
 /// What a topic has used lately.
 #[derive(Debug, Default)]
 pub(super) struct CpuAllowance {
-    /// When all of it will be paid back.
-    repaid_at: Mutex<Option<Instant>>,
+    usage: Mutex<Usage>,
+    /// How many penalties in a row were for a job that overran its slice.
+    overruns: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Usage {
+    /// When all that was spent will be paid back.
+    repaid_at: Option<Instant>,
+    penalty_ends: Option<Instant>,
 }
 
 impl CpuAllowance {
     /// Charges the topic.
     pub(super) fn spend(&self, now: Instant, time: Duration) {
-        let mut repaid_at = self.repaid_at.lock();
+        let repaid_at = &mut self.usage.lock().repaid_at;
         *repaid_at = Some(repaid_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
     }
 
-    /// A job overran its time slice on an interactive thread.
-    pub(super) fn overrun(&self, now: Instant) {
-        let mut repaid_at = self.repaid_at.lock();
-        *repaid_at = repaid_at.max(Some(now + PENALTY + BURST * ONE_IN));
+    /// A task overran its time slice on an interactive thread, with one job or several.
+    pub(super) fn task_overran(&self, now: Instant) {
+        self.usage.lock().penalize(now + PENALTY);
+    }
+
+    /// A single job overran its time slice on an interactive thread.
+    pub(super) fn job_overran(&self, now: Instant) {
+        let mut usage = self.usage.lock();
+        // Jobs that had started before the penalty count once.
+        if !usage.is_penalized(now) {
+            self.overruns.fetch_add(1, Ordering::Relaxed);
+        }
+        let doublings = self.overruns.load(Ordering::Relaxed).saturating_sub(1).min(DOUBLINGS_MAX);
+        usage.penalize(now + PENALTY * 2_u32.pow(doublings));
+    }
+
+    /// A job did its work within a time slice.
+    pub(super) fn slice_sufficed(&self) {
+        if self.overruns.load(Ordering::Relaxed) > 0 {
+            self.overruns.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether the topic may start a job on an interactive thread.
     pub(super) fn has_left(&self, now: Instant) -> bool {
-        let repaid_at = *self.repaid_at.lock();
-        repaid_at.is_none_or(|at| at.saturating_duration_since(now) < BURST * ONE_IN)
+        let usage = self.usage.lock();
+        let owed = usage.repaid_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        owed < BURST * ONE_IN && !usage.is_penalized(now)
+    }
+}
+
+impl Usage {
+    fn penalize(&mut self, until: Instant) {
+        self.penalty_ends = self.penalty_ends.max(Some(until));
+    }
+
+    fn is_penalized(&self, now: Instant) -> bool {
+        self.penalty_ends.is_some_and(|end| end > now)
     }
 }
 
@@ -73,8 +116,40 @@ mod tests {
     fn the_penalty_of_an_overrun_does_not_add_up() {
         let (time, now) = (CpuAllowance::default(), Instant::now());
         assert!(time.has_left(now));
-        (0..100).for_each(|_| time.overrun(now));
-        assert!(!time.has_left(now + PENALTY));
-        assert!(time.has_left(now + PENALTY + Duration::from_millis(1)));
+        (0..100).for_each(|_| time.task_overran(now));
+        (0..100).for_each(|_| time.job_overran(now));
+        assert!(!time.has_left(now + PENALTY - Duration::from_millis(1)));
+        assert!(time.has_left(now + PENALTY));
+    }
+
+    /// How long the topic starts nothing on interactive threads, in seconds.
+    fn penalty(time: &CpuAllowance, now: Instant) -> Option<u64> {
+        (0..100).find(|second| time.has_left(now + Duration::from_secs(*second)))
+    }
+
+    #[test]
+    fn the_penalty_doubles_until_a_slice_suffices() {
+        let (time, mut now) = (CpuAllowance::default(), Instant::now());
+        for wanted in [1, 2, 4, 8, 16, 16, 16] {
+            time.job_overran(now);
+            // Another one that had started before.
+            time.job_overran(now);
+            time.task_overran(now);
+            assert_eq!(penalty(&time, now), Some(wanted));
+            now += Duration::from_secs(wanted);
+        }
+        time.slice_sufficed();
+        time.job_overran(now);
+        assert_eq!(penalty(&time, now), Some(1));
+    }
+
+    #[test]
+    fn many_short_jobs_are_penalized_by_the_same_time_each() {
+        let (time, mut now) = (CpuAllowance::default(), Instant::now());
+        for _ in 0..5 {
+            time.task_overran(now);
+            assert_eq!(penalty(&time, now), Some(1));
+            now += PENALTY;
+        }
     }
 }

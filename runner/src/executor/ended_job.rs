@@ -1,6 +1,6 @@
 //! A job that has run: its outcome, what it produced and what it cost.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duebox_job::{Failure, FailureClass, FollowUp, Outcome};
@@ -25,6 +25,13 @@ pub struct EndedJob {
     pub cost: Cost,
     /// Whether its failure opened the topic's breaker.
     pub opened: bool,
+}
+
+impl EndedJob {
+    /// Whether it was acked after less CPU time.
+    pub(super) fn is_acked_within(&self, cpu_time: Duration) -> bool {
+        matches!(self.outcome, Outcome::Acked) && self.cost.cpu < cpu_time
+    }
 }
 
 /// How often a job was snoozed, and how often it may be.
@@ -91,8 +98,6 @@ impl AttemptOutput {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
