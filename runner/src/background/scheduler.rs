@@ -171,14 +171,11 @@ impl Scheduler {
         Some(began_at + wait)
     }
 
-    /// When a request had to be sent to reach Redis at the start of its current millisecond; waits count from then.
-    /// `now_us` is the time in the reply to a request that was sent at `asked_at`.
+    /// The moment from which waits count: `now_us` is the time in the reply to a request that was sent at `asked_at`.
     fn start_of_ms(&mut self, asked_at: Instant, now_us: u64) -> Instant {
         let answered_at = monotonic::now();
         self.clock.add_sample(asked_at, answered_at, now_us);
-        let known_us = self.clock.latest_us_at(answered_at).unwrap_or(now_us);
-        let gone = Duration::from_micros(known_us.saturating_sub(now_us / 1_000 * 1_000));
-        answered_at.checked_sub(gone).unwrap_or(answered_at)
+        self.clock.start_of_ms(now_us, answered_at)
     }
 
     /// Records from time to time that this runner has the schedules. False if Redis failed.

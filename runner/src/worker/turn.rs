@@ -292,10 +292,7 @@ impl Worker {
     fn apply_promoted(&mut self, promoted: Promoted, skip: u64, now: Instant, now_us: u64) {
         if let Some(wait) = promoted.next_due_in {
             // The wait counts from the start of the millisecond in which Redis promoted.
-            let began_us = now_us / 1_000 * 1_000;
-            let known_us = self.clock.latest_us_at(now).unwrap_or_default();
-            let gone = Duration::from_micros(known_us.saturating_sub(began_us));
-            self.look.at = self.look.at.min(now + wait.saturating_sub(gone));
+            self.look.at = self.look.at.min(self.clock.start_of_ms(now_us, now) + wait);
         }
         self.look.skip = if promoted.more { skip.saturating_add(promoted.skipped) } else { 0 };
         self.look.more |= promoted.more;

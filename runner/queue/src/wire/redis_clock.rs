@@ -70,6 +70,14 @@ impl RedisClock {
         self.latest.map(|known| known.us_at(when))
     }
 
+    /// When a request had to be sent to reach Redis at the start of the millisecond of `us`, a time of the Redis clock in µs
+    /// before `when`. It is `when` before the first sample.
+    pub fn start_of_ms(&self, us: u64, when: Instant) -> Instant {
+        let latest_us = self.latest_us_at(when).unwrap_or_default();
+        let gone = Duration::from_micros(latest_us.saturating_sub(us / 1_000 * 1_000));
+        when.checked_sub(gone).unwrap_or(when)
+    }
+
     /// How long `when` is after `due_ms`, in Unix ms of the Redis clock, at most. Zero before `due_ms`, and before
     /// the first sample.
     pub fn late(&self, due_ms: u64, when: Instant) -> Duration {
@@ -189,6 +197,16 @@ mod tests {
         clock.add_sample(start + MS, start + MS, 5_000_000);
         assert_eq!(clock.us_at(start + 2 * MS), Some(5_001_000));
         assert_eq!(clock.latest_us_at(start + 2 * MS), Some(5_001_000));
+    }
+
+    #[test]
+    fn a_millisecond_starts_before_the_times_in_it() {
+        let start = Instant::now() + 10 * MS;
+        let mut clock = RedisClock::default();
+        assert_eq!(clock.start_of_ms(2_500_700, start), start);
+        clock.add_sample(start, start, 2_500_700);
+        assert_eq!(clock.start_of_ms(2_500_700, start + 5 * MS) + MS * 7 / 10, start);
+        assert_eq!(clock.start_of_ms(2_505_000, start + 5 * MS) + MS * 7 / 10, start + 5 * MS);
     }
 
     #[test]

@@ -67,6 +67,13 @@ pub struct Settings {
     pub has_schedule: bool,
 }
 
+impl Settings {
+    /// Each daemon runs one job at a time. Nothing else limits or holds back jobs.
+    pub fn one_at_a_time() -> Self {
+        Self { lease_s: 6, concurrency: 1, max_running: 0, is_strict: false, has_schedule: false }
+    }
+}
+
 /// One job.
 #[derive(Debug, Clone)]
 pub struct JobPlan {

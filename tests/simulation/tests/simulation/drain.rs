@@ -13,13 +13,7 @@ const ORDERED_AT: Duration = Duration::from_secs(1);
 
 /// A life of one daemon that drains while its only job runs.
 fn drained(seed: u64, other_fault: Option<(Duration, Fault)>) -> Duration {
-    let settings = Settings {
-        lease_s: 6,
-        concurrency: 1,
-        max_running: 0,
-        is_strict: false,
-        has_schedule: false,
-    };
+    let settings = Settings::one_at_a_time();
     let mut faults = vec![(ORDERED_AT, Fault::Drain(0, DRAIN_TIMEOUT))];
     faults.extend(other_fault);
     faults.sort_by_key(|(at, _)| *at);

@@ -43,13 +43,7 @@ fn lengths(dice: &mut fastrand::Rng) -> Vec<Duration> {
 
 /// Jobs that are pushed at once.
 fn plan(seed: u64, lengths: &[Duration], daemons: usize) -> Plan {
-    let settings = Settings {
-        lease_s: 6,
-        concurrency: 1,
-        max_running: 0,
-        is_strict: false,
-        has_schedule: false,
-    };
+    let settings = Settings::one_at_a_time();
     let job = |(number, length): (usize, &Duration)| JobPlan::new(number, 100 * MS, *length);
     Plan {
         seed,
