@@ -4,9 +4,9 @@
 //! overruns its time slice starts no job on an interactive thread for one second. So topics that compute,
 //! fail or run in masses leave the interactive threads to topics that need little.
 //!
-//! If a job overruns its slice again after that, the time doubles, up to 16 s. Nothing interrupts a bulk instruction:
-//! the first job of each second would hold an interactive thread for the 20 ms in which it fills 32 MiB. A job that is
-//! acked within a slice ends the doubling.
+//! If a slice is overrun again after that, the time doubles, up to 16 s. Nothing interrupts a bulk instruction: the first
+//! job of each second would hold an interactive thread for the 20 ms in which it fills 32 MiB. A job that is acked within
+//! a slice ends the doubling.
 //!
 //! The allowance is the virtual scheduling algorithm of ITU-T I.371: spending moves a point in time ahead.
 
@@ -28,7 +28,7 @@ const DOUBLINGS_MAX: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct CpuAllowance {
     usage: Mutex<Usage>,
-    /// How many penalties in a row were for a job that overran its slice.
+    /// How many penalties followed each other without a job that was acked within its slice.
     overruns: AtomicU32,
 }
 
@@ -46,23 +46,19 @@ impl CpuAllowance {
         *repaid_at = Some(repaid_at.map_or(now, |at| at.max(now)) + time * ONE_IN);
     }
 
-    /// A task overran its time slice on an interactive thread, with one job or several.
-    pub(super) fn task_overran(&self, now: Instant) {
-        self.usage.lock().penalize(now + PENALTY);
-    }
-
-    /// A single job overran its time slice on an interactive thread.
-    pub(super) fn job_overran(&self, now: Instant) {
+    /// A task overran its time slice on an interactive thread.
+    pub(super) fn overrun(&self, now: Instant) {
         let mut usage = self.usage.lock();
-        // Jobs that had started before the penalty count once.
+        // Tasks that had started before the penalty count once.
         if !usage.is_penalized(now) {
             self.overruns.fetch_add(1, Ordering::Relaxed);
         }
         let doublings = self.overruns.load(Ordering::Relaxed).saturating_sub(1).min(DOUBLINGS_MAX);
-        usage.penalize(now + PENALTY * 2_u32.pow(doublings));
+        let until = now + PENALTY * 2_u32.pow(doublings);
+        usage.penalty_ends = usage.penalty_ends.max(Some(until));
     }
 
-    /// A job did its work within a time slice.
+    /// A job was acked within a time slice.
     pub(super) fn slice_sufficed(&self) {
         if self.overruns.load(Ordering::Relaxed) > 0 {
             self.overruns.store(0, Ordering::Relaxed);
@@ -78,10 +74,6 @@ impl CpuAllowance {
 }
 
 impl Usage {
-    fn penalize(&mut self, until: Instant) {
-        self.penalty_ends = self.penalty_ends.max(Some(until));
-    }
-
     fn is_penalized(&self, now: Instant) -> bool {
         self.penalty_ends.is_some_and(|end| end > now)
     }
@@ -116,8 +108,7 @@ mod tests {
     fn the_penalty_of_an_overrun_does_not_add_up() {
         let (time, now) = (CpuAllowance::default(), Instant::now());
         assert!(time.has_left(now));
-        (0..100).for_each(|_| time.task_overran(now));
-        (0..100).for_each(|_| time.job_overran(now));
+        (0..100).for_each(|_| time.overrun(now));
         assert!(!time.has_left(now + PENALTY - Duration::from_millis(1)));
         assert!(time.has_left(now + PENALTY));
     }
@@ -131,25 +122,14 @@ mod tests {
     fn the_penalty_doubles_until_a_slice_suffices() {
         let (time, mut now) = (CpuAllowance::default(), Instant::now());
         for wanted in [1, 2, 4, 8, 16, 16, 16] {
-            time.job_overran(now);
+            time.overrun(now);
             // Another one that had started before.
-            time.job_overran(now);
-            time.task_overran(now);
+            time.overrun(now);
             assert_eq!(penalty(&time, now), Some(wanted));
             now += Duration::from_secs(wanted);
         }
         time.slice_sufficed();
-        time.job_overran(now);
+        time.overrun(now);
         assert_eq!(penalty(&time, now), Some(1));
-    }
-
-    #[test]
-    fn many_short_jobs_are_penalized_by_the_same_time_each() {
-        let (time, mut now) = (CpuAllowance::default(), Instant::now());
-        for _ in 0..5 {
-            time.task_overran(now);
-            assert_eq!(penalty(&time, now), Some(1));
-            now += PENALTY;
-        }
     }
 }

@@ -96,7 +96,7 @@ impl Demotion {
             }
         });
         if !has_ended.await {
-            self.inner.share.cpu_allowance.task_overran(monotonic::now());
+            self.inner.share.cpu_allowance.overrun(monotonic::now());
             let long_running = self.inner.resources.threads.long_running.clone();
             long_running.spawn(abort_on_panic(self.run_long_running()));
         }
@@ -136,13 +136,13 @@ impl Inner {
     /// as long as this one did.
     pub(super) fn charge_job(&self, slice: &TimeSlice, started_at: Instant) {
         let now = monotonic::now();
-        // Most jobs need less, or wait for a server. The slice may have been used by the jobs before this one.
+        // Most jobs need less, or wait for a server.
         if slice.is_long_running.load(Ordering::Relaxed) || now - started_at < TIME_SLICE {
             return;
         }
         self.charge(slice);
         if slice.is_over() {
-            self.share.cpu_allowance.job_overran(now);
+            self.share.cpu_allowance.overrun(now);
         }
     }
 }
