@@ -22,7 +22,7 @@ step() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 fail() { printf 'picture.sh: %s\n' "$*" >&2; exit 1; }
 [ -x "$duebox" ] || fail "no binary $duebox; run: cargo build --release, or set DUEBOX"
 
-work=$(mktemp -d /tmp/duebox-picture.XXXXXX)
+work=$(mktemp -d)
 declare -A pids
 ended() {
   local name
