@@ -48,6 +48,13 @@ fn the_metrics_match_what_happened_and_are_well_formed() {
     let (fixture, _daemon, at) = busy();
     let fresh = page(at);
     assert_eq!(fresh.faults(), Vec::<String>::new());
+    for class in ["nack", "trap", "timeout"] {
+        let labels = [("topic", "work"), ("class", class)];
+        let failures = fresh.all("duebox_jobs_settled_total", &labels);
+        let failures: Vec<f64> = failures.map(|sample| sample.value).collect();
+        // `retry` and `dead`: a first failure is an increase.
+        assert_eq!(failures, [0.0, 0.0], "{class}");
+    }
     push_jobs(&fixture, "work", &[puppet_job("a", "l-", "{}"), puppet_job("b", "lN", "{}")]);
     push_many(&fixture, "traps", 1);
     push_many(&fixture, "pulled", 7);
@@ -164,7 +171,7 @@ fn promtool_accepts_the_metrics() {
         let mut command = Command::new("promtool");
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().ok()?;
-        child.stdin.take().unwrap().write_all(input).unwrap();
+        drop(child.stdin.take().unwrap().write_all(input));
         let output = child.wait_with_output().unwrap();
         let printed = [output.stdout, output.stderr].concat();
         let printed = String::from_utf8_lossy(&printed).into_owned();
