@@ -3,7 +3,7 @@
 # the manifest of picture/, four minutes of jobs and incidents, a Prometheus, and Grafana's component libraries
 # in Chromium. It is not Grafana: only its components draw. All runs on loopback, and ends with the script.
 #
-#   examples/observability/picture.sh    installs what is missing: redis-server, prometheus, chromium, node, npm
+#   ./dev dashboard    installs what is missing, builds the program and runs this
 #
 # DUEBOX is the binary, by default target/release/duebox. With PICTURE_KEEP=DIR the data of the queries is kept
 # there, and drawn again without a new load while it is there.
@@ -66,24 +66,11 @@ at() {
   [ "$wait" -le 0 ] || sleep "$wait"
 }
 
-step "tools"
-sudo=()
-[ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
-missing=()
 for program in redis-server chromium curl node npm; do
-  command -v "$program" >/dev/null || missing+=("${program/#node/nodejs}")
+  command -v "$program" >/dev/null || fail "$program is not installed; run: ./dev dashboard"
 done
-prometheus=$(command -v prometheus || true)
-[ -n "$prometheus" ] || prometheus=$root/.tools/prometheus/usr/bin/prometheus
-if [ "${#missing[@]}" -gt 0 ] || [ ! -x "$prometheus" ]; then
-  "${sudo[@]}" apt-get update -qq
-  [ "${#missing[@]}" -eq 0 ] || "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-fi
-if [ ! -x "$prometheus" ]; then
-  # Unpacked, not installed, because the package would start a server.
-  mkdir -p "$root/.tools/prometheus"
-  (cd "$root/.tools/prometheus" && apt-get download -qq prometheus 2>/dev/null && dpkg-deb -x prometheus_*.deb .)
-fi
+prometheus=$(command -v prometheus || echo "$root/.tools/prometheus/usr/bin/prometheus")
+[ -x "$prometheus" ] || fail "prometheus is not installed; run: ./dev dashboard"
 [ "$tool/node_modules/.package-lock.json" -nt "$tool/package-lock.json" ] \
   || (cd "$tool" && npm ci --silent --no-audit --no-fund --ignore-scripts)
 

@@ -4,7 +4,7 @@
 # the Dockerfile with Docker's language server, the rules and configuration of Prometheus with promtool.
 # Each validator must first reject an invalid file, so that one that checks nothing is noticed.
 #
-#   tests/files/check.sh    installs the validators into .tools/files once
+#   ./dev files    installs promtool first; the other validators are installed here, into .tools/files, once
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -37,13 +37,8 @@ if [ ! -x "$lint" ]; then
     || fail "dockerfile-utils could not be installed from npm"
 fi
 command -v node >/dev/null || PATH=$root/.tools/node/bin:$PATH
-promtool=$(command -v promtool || true)
-if [ -z "$promtool" ]; then
-  promtool=$tools/usr/bin/promtool
-  # Unpacked, not installed, because the package would start a server.
-  [ -x "$promtool" ] || (cd "$tools" && apt-get download -qq prometheus 2>/dev/null && dpkg-deb -x prometheus_*.deb .) \
-    || fail "promtool is not installed and could not be downloaded from Debian (is apt-get update needed?)"
-fi
+promtool=$(command -v promtool || echo "$root/.tools/prometheus/usr/bin/promtool")
+[ -x "$promtool" ] || fail "promtool is not installed; run: ./dev files"
 
 bad=$(mktemp -d)
 trap 'rm -rf "$bad"' EXIT
