@@ -3,8 +3,12 @@
 //! A condition is evaluated on one scrape, without the time for which an alert waits. Its text must be in the alert's expression.
 
 use std::fs;
+use std::io::{BufRead, BufReader, PipeReader};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use duebox_harness::{Daemon, eventually, only_on_one_server};
@@ -89,6 +93,21 @@ const FULL: Alert = Alert {
     text: "min by (instance) (duebox_slots_used / duebox_slots) >= 1",
     holds: |page| page.value("duebox_slots_used", &[]) >= page.value("duebox_slots", &[]),
 };
+const NO_RUNNER: Alert = Alert {
+    name: "DueboxNoRunner",
+    text: "absent(duebox_build_info)",
+    holds: |page| page.all("duebox_build_info", &[]).count() == 0,
+};
+const REDIS_SLOW: Alert = Alert {
+    name: "DueboxRedisSlow",
+    text: "(rate(duebox_redis_round_trip_seconds_bucket{connection=\"jobs\"}[5m]))) > 0.25",
+    holds: |page| RoundTrips::of(page).are_slow(),
+};
+const LOG_LINES_DROPPED: Alert = Alert {
+    name: "DueboxLogLinesDropped",
+    text: "(increase(duebox_log_lines_dropped_total[15m])) > 0",
+    holds: |page| page.value("duebox_log_lines_dropped_total", &[]) > 0.0,
+};
 const LEASES_LOST: Alert = Alert {
     name: "DueboxLeasesLost",
     text: "sum by (topic) (increase(duebox_leases_lost_total[15m])) > 0",
@@ -116,6 +135,30 @@ impl Alert {
 
     fn wait_until_gone(&self, at: SocketAddr) {
         eventually(&format!("{} is gone", self.name), || !self.is_raised(at));
+    }
+}
+
+/// Round trips of the jobs' connection since the start of a daemon.
+#[derive(Clone, Copy)]
+struct RoundTrips {
+    all: f64,
+    /// Those of a quarter of a second at most.
+    quick: f64,
+}
+
+impl RoundTrips {
+    fn of(page: &Page) -> Self {
+        let jobs = ("connection", "jobs");
+        let quick = page.value("duebox_redis_round_trip_seconds_bucket", &[jobs, ("le", "0.25")]);
+        Self { all: page.value("duebox_redis_round_trip_seconds_count", &[jobs]), quick }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { all: self.all - before.all, quick: self.quick - before.quick }
+    }
+
+    fn are_slow(self) -> bool {
+        self.quick < 0.99 * self.all
     }
 }
 
@@ -241,4 +284,129 @@ fn a_runner_that_sleeps_past_its_leases_raises_the_alert_of_lost_leases() {
     eventually("the other has done everything", || fixture.store().live_count("work") == 0);
     first.signal("CONT");
     LEASES_LOST.wait_until_raised(at);
+}
+
+#[test]
+fn without_a_runner_its_alert_is_raised_until_one_starts_and_takes_the_oldest_jobs_first() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    let work = [topic("work", "work.wat", "concurrency = 1")];
+    fixture.manifest("", &work);
+    let (mut daemon, at) = started(&fixture);
+    NO_RUNNER.check_text();
+    assert!(!NO_RUNNER.is_raised(at));
+    // Nothing is left to be scraped, so the metric is absent.
+    assert!(daemon.terminate().success());
+    assert!(fixture.duebox(&["stats"]).contains("no daemon runs"));
+    fixture.manifest("nonsense = 1", &work);
+    let mut refused = Daemon::start(&fixture.path("duebox.toml"));
+    assert_eq!(refused.wait_exit().code(), Some(2));
+    let now_ms = fixture.store().now_ms();
+    for (id, overdue_ms) in [("second", 40_000), ("first", 50_000), ("third", 30_000)] {
+        push(&fixture, "work", id, now_ms - overdue_ms);
+    }
+
+    fixture.manifest("", &work);
+    let (daemon, at) = started(&fixture);
+    assert!(!NO_RUNNER.is_raised(at));
+    eventually("the daemon is seen", || {
+        fixture.duebox(&["stats"]).contains("handlers of 1 running daemon")
+    });
+    eventually("overdue jobs have run", || daemon.count(is_verdict) == 3);
+    let lines = daemon.lines();
+    let verdicts = lines.iter().filter(|line| is_verdict(line));
+    let order: Vec<&str> = verdicts.map(|line| line.str("job_id")).collect();
+    assert_eq!(order, ["first", "second", "third"]);
+}
+
+#[test]
+fn a_redis_that_another_client_blocks_raises_its_alert_and_names_the_command() {
+    only_on_one_server!("the command that blocks is sent to one server");
+    let fixture = Fixture::with_args(&["--enable-debug-command", "yes"]);
+    let nap = Duration::from_millis(200);
+    fixture.write("work.wat", Handler::logs("ran").naps(nap).wat());
+    fixture.manifest("", &[topic("work", "work.wat", "")]);
+    let (_daemon, at) = started(&fixture);
+    REDIS_SLOW.check_text();
+    eventually("DueboxRedisSlow is raised", || {
+        // It ends while Redis is blocked.
+        push_many(&fixture, "work", 1);
+        fixture.redis.cli(&["DEBUG", "SLEEP", "1"]);
+        REDIS_SLOW.is_raised(at)
+    });
+    let slow = fixture.redis.cli(&["SLOWLOG", "GET", "10"]);
+    assert!(slow.contains("DEBUG") && slow.contains("SLEEP"), "{slow}");
+
+    let trips = || RoundTrips::of(&Page::read(get(at, "/metrics").text()));
+    let mut before = trips();
+    eventually("ten round trips in a row are quick", || {
+        let since = trips().since(before);
+        if since.are_slow() {
+            before = trips();
+        }
+        since.all >= 10.0 && !since.are_slow()
+    });
+}
+
+/// A daemon whose log waits in a pipe until the test reads it, and its address.
+fn started_unread(fixture: &Fixture) -> (Daemon, SocketAddr, BufReader<PipeReader>) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let daemon = Daemon::start_with(&fixture.path("duebox.toml"), |command| {
+        command.stderr(writer);
+    });
+    let mut log = BufReader::new(reader);
+    loop {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "the daemon ended before it served HTTP");
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if line["message"] == "HTTP is served" {
+            return (daemon, line["address"].as_str().unwrap().parse().unwrap(), log);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_raises_its_alert_until_the_level_is_raised_or_it_is_read() {
+    let fixture = Fixture::new();
+    fixture.write("work.wat", Handler::logs("ran").wat());
+    let work = [topic("work", "work.wat", "")];
+    fixture.manifest("", &work);
+    let (_daemon, at, log) = started_unread(&fixture);
+    assert!(!LOG_LINES_DROPPED.is_raised(at));
+    let run = |jobs| {
+        push_many(&fixture, "work", jobs);
+        eventually("the jobs have run", || fixture.store().live_count("work") == 0);
+    };
+    // Lines that 1,000 jobs lose. A worker may log after its jobs are gone, so a first thousand is not counted.
+    let lost = || {
+        run(1_000);
+        let dropped =
+            || Page::read(get(at, "/metrics").text()).value("duebox_log_lines_dropped_total", &[]);
+        let before = dropped();
+        run(1_000);
+        dropped() - before
+    };
+    LOG_LINES_DROPPED.check_text();
+    eventually("DueboxLogLinesDropped is raised", || {
+        run(10_000);
+        LOG_LINES_DROPPED.is_raised(at)
+    });
+    assert!(lost() > 0.0, "jobs go on while lines are dropped");
+
+    fixture.manifest("log = \"warn\"", &work);
+    eventually("a higher level ends it", || lost() == 0.0);
+
+    fixture.manifest("", &work);
+    let is_read = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_read);
+    thread::spawn(move || {
+        let mut lines = log.lines().map_while(Result::ok);
+        seen.store(lines.any(|line| line.contains("after-the-reload")), Ordering::Relaxed);
+        lines.for_each(drop);
+    });
+    eventually("lines are written and read again", || {
+        push(&fixture, "work", "after-the-reload", 0);
+        is_read.load(Ordering::Relaxed)
+    });
+    assert_eq!(lost(), 0.0);
 }
