@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot start its binary has failed")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use duebox_harness::{RedisServer, eventually};
+use duebox_harness::{RedisServer, eventually, output_with};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -61,13 +61,7 @@ fn run(folder: &Path, args: &[&str]) -> CommandOutput {
 
 /// Runs a command with this input on stdin.
 fn run_with(mut command: Command, input: &[u8]) -> CommandOutput {
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // A command that does not read its stdin closes the pipe; that is not a failure of the test.
-    let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
+    let output = output_with(&mut command, input).unwrap();
     CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),

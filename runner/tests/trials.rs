@@ -6,8 +6,9 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use duebox_harness::output_with;
 use serde_json::{Value, json};
 
 struct Ended {
@@ -32,11 +33,7 @@ impl std::fmt::Display for Ended {
 fn invoke(folder: &Path, arguments: &[&str], input: &str) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duebox"));
     command.current_dir(folder).arg("invoke").args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // A command that refuses before it reads closes the pipe; that is not a failure of the test.
-    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    let output = child.wait_with_output().unwrap();
+    let output = output_with(&mut command, input.as_bytes()).unwrap();
     Ended {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),

@@ -1,6 +1,7 @@
 //! What the tests share: a fixture with its own Redis, test handlers, clients, and readers of the log, the
 //! metrics, Redis and the documentation.
 
+pub(crate) mod alert;
 pub(crate) mod client;
 pub(crate) mod collector;
 pub(crate) mod exposition;

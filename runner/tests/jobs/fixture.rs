@@ -1,10 +1,9 @@
 //! The fixture of these tests: the binary, a manifest, and a Redis for each test.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use duebox_harness::RedisServer;
+use duebox_harness::{RedisServer, output_with};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -83,14 +82,7 @@ pub(crate) fn run(folder: &Path, args: &[&str], input: &[u8]) -> CommandOutput {
         command.env_remove(format!("DUEBOX_{name}"));
     }
     command.args(args).current_dir(folder).env_remove("REDIS_URL");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // A command that does not read its stdin closes the pipe; that is not a failure of the test.
-    let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
+    let output = output_with(&mut command, input).unwrap();
     CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use duebox_harness::{Daemon, LogLine, duebox_binary, eventually, patience};
 
 use crate::support::client::{address, get};
-use crate::support::exposition::Page;
+use crate::support::exposition::{Page, metrics};
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::{is_verdict, settled_as, verdicts};
@@ -48,7 +48,7 @@ impl Panicking {
     }
 
     fn page(&self) -> Page {
-        Page::read(get(self.api, "/metrics").text())
+        metrics(self.api)
     }
 
     fn panics_of(&self, task: &str) -> f64 {

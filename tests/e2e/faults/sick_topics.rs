@@ -8,7 +8,7 @@ use redis::cmd;
 use serde_json::Value;
 
 use crate::support::client::{address, get};
-use crate::support::exposition::Page;
+use crate::support::exposition::metrics;
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
 use crate::support::log::settled_as;
@@ -223,7 +223,7 @@ fn views_show_every_topic(fixture: &Fixture, at: std::net::SocketAddr) {
     let runners = get(at, "/v1/runners");
     assert_eq!(runners.status, 200, "{}", runners.text());
     assert_eq!(runners.json()["runners"].as_array().unwrap().len(), 1, "{}", runners.text());
-    let metrics = Page::read(get(at, "/metrics").text());
+    let metrics = metrics(at);
     assert_eq!(metrics.value("duebox_redis_up", &[]), 1.0);
     assert_eq!(metrics.all("duebox_queue_jobs", &[("topic", "z-work")]).count(), 8);
     assert!(metrics.value("duebox_topic_errors_total", &[("topic", "a-late.pending")]) > 0.0);
@@ -303,7 +303,7 @@ fn verdicts_that_are_settled_do_not_hide_that_nothing_can_be_leased() {
     let _: i64 = store.ask(cmd("HDEL").arg(&meta).arg("paused"));
     let usable = || daemon.count(|line| line.message() == "the keys of the topic are usable again");
     let refused = || {
-        let metrics = Page::read(get(address(&daemon), "/metrics").text());
+        let metrics = metrics(address(&daemon));
         metrics.value("duebox_topic_errors_total", &[("topic", "work")])
     };
     let mut before = JOBS;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use duebox_harness::{Daemon, eventually};
+use duebox_harness::{Daemon, eventually, output_with};
 
 use crate::support::client::{Connection, address, ask, fixture, get, post, request, token};
 use crate::support::fixture::Fixture;
@@ -24,14 +24,8 @@ fn memory(daemon: &Daemon) -> u64 {
 
 /// A body of 2 MiB in about 2 KiB.
 fn packed() -> Vec<u8> {
-    let mut gzip =
-        Command::new("gzip").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut input = gzip.stdin.take().unwrap();
     let body = [b"{\"payload\":\"".as_slice(), &vec![b'x'; BODY - 64]].concat();
-    let writer = std::thread::spawn(move || input.write_all(&body).unwrap());
-    let packed = gzip.wait_with_output().unwrap().stdout;
-    writer.join().unwrap();
-    packed
+    output_with(&mut Command::new("gzip"), &body).unwrap().stdout
 }
 
 /// This many line feeds, compressed.

@@ -2,27 +2,18 @@
 //! alerts query.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use duebox_harness::{Daemon, eventually};
+use duebox_harness::{Daemon, eventually, output_with};
 
 use crate::support::client::{address, ask, get};
-use crate::support::exposition::Page;
+use crate::support::exposition::metrics;
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::{Handler, hostile};
 use crate::support::producer::push_many;
 use crate::support::puppet::{PUPPET, puppet_job, push_jobs};
-
-const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-fn page(at: SocketAddr) -> Page {
-    let answer = get(at, "/metrics");
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some(PLAIN)));
-    Page::read(answer.text())
-}
 
 /// A daemon that has run jobs of every kind.
 fn busy() -> (Fixture, Daemon, SocketAddr) {
@@ -46,7 +37,7 @@ fn busy() -> (Fixture, Daemon, SocketAddr) {
 #[test]
 fn the_metrics_match_what_happened_and_are_well_formed() {
     let (fixture, _daemon, at) = busy();
-    let fresh = page(at);
+    let fresh = metrics(at);
     assert_eq!(fresh.faults(), Vec::<String>::new());
     for class in ["nack", "trap", "timeout"] {
         let labels = [("topic", "work"), ("class", class)];
@@ -59,14 +50,16 @@ fn the_metrics_match_what_happened_and_are_well_formed() {
     push_many(&fixture, "traps", 1);
     push_many(&fixture, "pulled", 7);
     let work = [("topic", "work")];
-    eventually("all three are settled", || page(at).value("duebox_jobs_settled_total", &[]) == 3.0);
+    eventually("all three are settled", || {
+        metrics(at).value("duebox_jobs_settled_total", &[]) == 3.0
+    });
     eventually("a page is a second old at most", || {
         let jobs = [("topic", "pulled"), ("state", "pending")];
         let ready = [("topic", "pulled"), ("state", "ready")];
-        let page = page(at);
+        let page = metrics(at);
         page.value("duebox_queue_jobs", &jobs) + page.value("duebox_queue_jobs", &ready) == 7.0
     });
-    let page = page(at);
+    let page = metrics(at);
     assert_eq!(page.faults(), Vec::<String>::new());
     page.check_buckets();
     let settled = |topic, verdict, class| {
@@ -104,7 +97,7 @@ fn open_metrics_is_served_on_request() {
 #[test]
 fn dashboard_and_alerts_query_existing_metrics() {
     let (_fixture, _daemon, at) = busy();
-    let known = page(at).names();
+    let known = metrics(at).names();
     let asked = |text: &str| -> BTreeSet<String> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let words = text.split(|c| !is_part(c));
@@ -144,7 +137,7 @@ fn reference() -> BTreeMap<String, (String, BTreeSet<String>)> {
 #[test]
 fn the_reference_lists_every_metric_with_its_type_and_labels() {
     let (_fixture, _daemon, at) = busy();
-    let (page, listed) = (page(at), reference());
+    let (page, listed) = (metrics(at), reference());
     for (name, (_, kind)) in &page.families {
         let known = listed.get(name);
         let (listed_kind, listed_labels) =
@@ -168,11 +161,7 @@ fn the_reference_lists_every_metric_with_its_type_and_labels() {
 #[test]
 fn promtool_accepts_the_metrics() {
     let run = |words: &[&str], input: &[u8]| {
-        let mut command = Command::new("promtool");
-        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().ok()?;
-        drop(child.stdin.take().unwrap().write_all(input));
-        let output = child.wait_with_output().unwrap();
+        let output = output_with(Command::new("promtool").args(words), input).ok()?;
         let printed = [output.stdout, output.stderr].concat();
         let printed = String::from_utf8_lossy(&printed).into_owned();
         assert!(output.status.success(), "promtool {words:?}: {printed}");
@@ -211,7 +200,7 @@ fn verdicts_of_consumers_are_counted_by_class() {
     for (id, verdict) in [("a", "ack"), ("b", "nack"), ("c", "drop"), ("d", "ack")] {
         settle(id, verdict);
     }
-    let page = page(at);
+    let page = metrics(at);
     assert_eq!(page.faults(), Vec::<String>::new());
     let settled = |verdict, class| {
         let labels = [("topic", "mail"), ("verdict", verdict), ("class", class)];

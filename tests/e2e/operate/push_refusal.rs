@@ -1,9 +1,8 @@
 //! `duebox push` with invalid input changes no key of Redis.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use duebox_harness::duebox_binary;
+use duebox_harness::{duebox_binary, output_with};
 
 use crate::support::fixture::{Fixture, topic};
 use crate::support::handler::Handler;
@@ -16,19 +15,10 @@ struct Ended {
 }
 
 fn duebox(fixture: &Fixture, args: &[&str], input: &str) -> Ended {
-    let mut child = Command::new(duebox_binary())
-        .args(args)
-        .current_dir(fixture.path(""))
-        .env_remove("DUEBOX_MANIFEST")
-        .env_remove("DUEBOX_REDIS_URL")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that refuses before it reads may close the pipe.
-    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    let output = child.wait_with_output().unwrap();
+    let mut command = Command::new(duebox_binary());
+    command.args(args).current_dir(fixture.path(""));
+    command.env_remove("DUEBOX_MANIFEST").env_remove("DUEBOX_REDIS_URL");
+    let output = output_with(&mut command, input.as_bytes()).unwrap();
     let printed = String::from_utf8(output.stderr).unwrap();
     Ended { code: output.status.code(), printed }
 }

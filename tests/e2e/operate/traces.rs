@@ -7,7 +7,7 @@ use duebox_harness::{Daemon, eventually};
 
 use crate::support::client::{address, ask, get};
 use crate::support::collector::{Collector, ReceivedSpan};
-use crate::support::exposition::Page;
+use crate::support::exposition::metrics;
 use crate::support::fixture::{Fixture, built, topic};
 use crate::support::log::settled_as;
 
@@ -55,8 +55,7 @@ fn one(collector: &Collector, name: &str) -> ReceivedSpan {
 }
 
 fn counted(at: SocketAddr, outcome: &str) -> f64 {
-    Page::read(get(at, "/metrics").text())
-        .value("duebox_trace_spans_total", &[("outcome", outcome)])
+    metrics(at).value("duebox_trace_spans_total", &[("outcome", outcome)])
 }
 
 #[test]

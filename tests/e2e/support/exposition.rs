@@ -1,7 +1,12 @@
 //! A parser for the Prometheus text format, and checks of the naming rules for metrics, units and labels.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
+use crate::support::client::get;
+
+/// The content type of the text format.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Accepted labels: their values are topics of the manifest, or a small set.
 const LABELS: [&str; 14] = [
     "topic",
@@ -37,6 +42,13 @@ pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) value: f64,
+}
+
+/// The metrics of a daemon.
+pub(crate) fn metrics(at: SocketAddr) -> Page {
+    let answer = get(at, "/metrics");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some(PLAIN)));
+    Page::read(answer.text())
 }
 
 impl Page {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::input::output_with;
 use crate::port::free_port;
 use crate::{CertificateFiles, patience, signal};
 
@@ -216,21 +217,10 @@ impl RedisServer {
     /// # Panics
     /// If redis-cli is not installed or the server replies with an error.
     pub fn pipe(&self, commands: &str) -> Vec<String> {
-        let mut child = run_first("cli", |command| {
-            self.log_in(command)
-                .args(["-e", "-p", &self.port.to_string()])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
+        let output = run_first("cli", |command| {
+            let client = self.log_in(command).args(["-e", "-p", &self.port.to_string()]);
+            output_with(client, commands.as_bytes())
         });
-        let stdin = child.stdin.take();
-        let output = std::thread::scope(|scope| {
-            // Writes on another thread, because a full pipe of replies would block the commands.
-            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(commands.as_bytes())));
-            child.wait_with_output()
-        });
-        let output = output.unwrap_or_else(|error| panic!("redis-cli gave no output: {error}"));
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let failed = String::from_utf8_lossy(&output.stderr);
         // In this mode redis-cli exits with 0 even after an error reply.

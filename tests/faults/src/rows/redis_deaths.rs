@@ -1,12 +1,12 @@
 //! Redis is killed, loses the end of its append-only file, or comes back with older data.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use duebox_harness::output_with;
 
 use crate::judge::Policy;
 use crate::scene::{Context, Scene, Setting, append_only};
@@ -103,13 +103,9 @@ fn append_only_file(dir: &Path) -> anyhow::Result<PathBuf> {
 
 fn repair(file: &Path) -> anyhow::Result<()> {
     let mut tool = Command::new("redis-check-aof");
-    tool.arg("--fix").arg(file).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut tool = tool.spawn().context("cannot run redis-check-aof")?;
-    if let Some(mut stdin) = tool.stdin.take() {
-        // A file that happens to end with a whole command is not asked about.
-        drop(stdin.write_all(b"y\n"));
-    }
-    let status = tool.wait()?;
+    // A file that happens to end with a whole command is not asked about.
+    let ended = output_with(tool.arg("--fix").arg(file), b"y\n");
+    let status = ended.context("cannot run redis-check-aof")?.status;
     ensure!(status.success(), "redis-check-aof --fix: {status}");
     Ok(())
 }
