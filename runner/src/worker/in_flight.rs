@@ -144,17 +144,18 @@ impl InFlight {
     }
 
     /// Applies the reply to an extension: the new token, or `None` if the lease is lost. A lost lease
-    /// interrupts its guest.
-    pub fn apply_extension(&mut self, renewal: &Renewal, token: Option<Token>) {
-        let Some(held) = self.held.get_mut(&renewal.lease) else { return };
+    /// interrupts its guest. Returns false if the job has a verdict.
+    pub fn apply_extension(&mut self, renewal: &Renewal, token: Option<&Token>) -> bool {
+        let Some(held) = self.held.get_mut(&renewal.lease) else { return false };
         match token {
             Some(token) => {
-                held.lease.token = token;
+                held.lease.token = token.clone();
                 // Redis counts whole milliseconds. This must do the same, or the two drift apart.
                 held.renewed_at += Duration::from_millis(renewal.extension.by.as_millis() as u64);
             }
             None => held.interrupt.raise(InterruptReason::LeaseLost),
         }
+        true
     }
 
     /// When the first lease ends unless it is renewed, or an earlier moment after `now`. The lower bound

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duebox_job::{FailureClass, Outcome, Policy};
 use duebox_queue::{
     BATCH_MAX, CALL_BYTES_MAX, LeaseCall, Promoted, Promotion, QueueError, ReclaimRule, Reclaimed,
-    Settled, Turn, TurnReply, Verdict,
+    Settled, Token, Turn, TurnReply, Verdict,
 };
 use tracing::{error, warn};
 
@@ -193,11 +193,7 @@ impl Worker {
             error,
         } = reply;
         match extended {
-            Some(tokens) => {
-                for (renewal, token) in plan.renewals.iter().zip(tokens) {
-                    self.in_flight.apply_extension(renewal, token);
-                }
-            }
+            Some(tokens) => self.apply_extensions(&plan.renewals, &tokens),
             None if plan.renewals.is_empty() => {}
             None => self.in_flight.beat_again_at(now + self.retry),
         }
@@ -234,6 +230,15 @@ impl Worker {
                 let services = &self.parts.services;
                 services.sick_topics.record_success(&self.parts.shard, TopicLoop::Work);
                 services.outage.record_write();
+            }
+        }
+    }
+
+    fn apply_extensions(&mut self, renewals: &[Renewal], tokens: &[Option<Token>]) {
+        for (renewal, token) in renewals.iter().zip(tokens) {
+            if !self.in_flight.apply_extension(renewal, token.as_ref()) {
+                // A drain gave the job back while the turn was under way.
+                self.unsettled.apply_extension(&renewal.extension, token.as_ref());
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use duebox_queue::Settlement;
+use duebox_queue::{Extension, Settlement, Token};
 
 use crate::observe::attempt_record::AttemptRecord;
 
@@ -53,6 +53,15 @@ impl Unsettled {
         let Some(first) = self.jobs.first().map(|job| job.settlement.remains()) else { return 0 };
         self.jobs.sort_by_key(|job| job.settlement.remains() != first);
         self.jobs.partition_point(|job| job.settlement.remains() == first)
+    }
+
+    /// Applies the reply to an extension: the verdict on its job needs the new token. That on a job whose lease is lost
+    /// is refused, as it should be.
+    pub(super) fn apply_extension(&mut self, extension: &Extension, token: Option<&Token>) {
+        let Some(token) = token else { return };
+        for job in &mut self.jobs {
+            job.settlement.follow_extension(extension, token);
+        }
     }
 
     /// Puts back what was taken: before what has come since, but behind it if each kind has its turn.

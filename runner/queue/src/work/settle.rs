@@ -13,6 +13,7 @@ use crate::wire::keys::ShardKeys;
 use crate::wire::millis::millis;
 use crate::wire::reply::{text, unexpected};
 use crate::wire::script::SETTLE;
+use crate::work::extend::Extension;
 use crate::work::lease::{Lease, Token};
 
 /// How a lease ends.
@@ -242,6 +243,13 @@ impl Settlement {
             (_, Settled::Dead) => Remains::Dead,
             (_, Settled::Released | Settled::Retry | Settled::Snoozed) => Remains::Retry,
             _ => Remains::Nothing,
+        }
+    }
+
+    /// Takes the new token of its lease, if that is the lease that was extended.
+    pub fn follow_extension(&mut self, extension: &Extension, token: &Token) {
+        if self.token == extension.token && self.id == extension.id {
+            self.token = token.clone();
         }
     }
 
