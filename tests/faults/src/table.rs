@@ -107,8 +107,8 @@ fn cells(verdict: &Verdict) -> Vec<String> {
     cells
 }
 
-/// Writes the rows that ran between the marks of the page. The other rows stay as their last run wrote them.
-/// `names` are all rows in their order.
+/// Writes the rows that ran between the marks of the page. The other rows, those that cannot run here among them, stay as
+/// their last run wrote them. `names` are all rows in their order.
 pub(crate) fn write(page: &Path, run: &str, lines: &[Line], names: &[&str]) -> anyhow::Result<()> {
     let old =
         std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
@@ -123,6 +123,9 @@ pub(crate) fn write(page: &Path, run: &str, lines: &[Line], names: &[&str]) -> a
         let start = format!("| `{name}` |");
         let kept = written.iter().find(|row| row.starts_with(&start));
         match (lines.iter().find(|line| line.name == *name), kept) {
+            (Some(Line { outcome: Outcome::Skipped(_), .. }), Some(row)) => {
+                writeln!(text, "{row}")?
+            }
             (Some(line), _) => writeln!(text, "{}", line.markdown(run))?,
             (None, Some(row)) => writeln!(text, "{row}")?,
             (None, None) => {}
@@ -136,8 +139,7 @@ pub(crate) fn write(page: &Path, run: &str, lines: &[Line], names: &[&str]) -> a
 mod tests {
     use super::*;
 
-    fn skipped(name: &'static str, why: &str) -> Line {
-        let outcome = Outcome::Skipped(why.to_owned());
+    fn line(name: &'static str, outcome: Outcome) -> Line {
         Line { name, what: "full", took: Duration::ZERO, outcome }
     }
 
@@ -145,16 +147,22 @@ mod tests {
     fn rows_that_ran_replace_the_old_ones_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let page = dir.path().join("README.md");
-        let rows = "| `disk` | full | pass | then |\n| `gone` | full | pass | then |\n| `kept` | all | pass | then |";
+        let rows = "| `disk` | full | pass | then |\n| `gone` | full | pass | then |\n| `kept` | all | pass | then |\n| `root` | full | pass | then |";
         std::fs::write(&page, format!("before\n{BEGIN}\n{rows}\n{END}\nafter\n")).unwrap();
-        let lines = [skipped("disk", "needs root"), skipped("new", "needs cc")];
-        write(&page, "today", &lines, &["new", "disk", "kept", "never"]).unwrap();
+        let skipped = |why: &str| Outcome::Skipped(why.to_owned());
+        let lines = [
+            line("disk", Outcome::Broken("no space".to_owned())),
+            line("new", skipped("needs cc")),
+            line("root", skipped("needs root")),
+        ];
+        write(&page, "today", &lines, &["new", "disk", "kept", "root", "never"]).unwrap();
         let text = std::fs::read_to_string(&page).unwrap();
         assert!(text.starts_with("before\n") && text.ends_with("after\n"), "{text}");
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
-        assert_eq!(rows.len(), 3, "{text}");
+        assert_eq!(rows.len(), 4, "{text}");
         assert!(rows[0].contains("needs cc") && rows[0].ends_with("| today |"), "{text}");
-        assert!(rows[1].contains("needs root") && rows[1].ends_with("| today |"), "{text}");
+        assert!(rows[1].contains("no space") && rows[1].ends_with("| today |"), "{text}");
         assert_eq!(rows[2], "| `kept` | all | pass | then |");
+        assert_eq!(rows[3], "| `root` | full | pass | then |");
     }
 }
