@@ -42,10 +42,10 @@ fn a_daemon_that_starts_shows_what_all_others_recorded_before() {
         [&one, &two].into_iter().all(|daemon| acked(address(daemon)) == first)
     });
     // What daemon two did is in Redis before the other one starts again.
-    let of_two = || -> Vec<String> {
+    let histories = || -> Vec<String> {
         fixture.store().ask(cmd("ZRANGE").arg("duebox:histories").arg(0).arg(-1))
     };
-    eventually("both have published", || of_two().len() == 2);
+    eventually("both have published", || histories().len() == 2);
     assert!(one.terminate().success());
     let began = fixture.store().now_ms();
     let again = fixture.start();
@@ -67,7 +67,7 @@ fn a_daemon_that_starts_shows_what_all_others_recorded_before() {
     is_sound(&browser);
     drop(browser);
     for field in ["counted", "s"] {
-        let name = &of_two()[0];
+        let name = &histories()[0];
         let fields: Vec<String> =
             fixture.store().ask(cmd("HKEYS").arg(format!("duebox:history:{name}")));
         assert!(fields.iter().any(|name| name.starts_with(field)), "{fields:?}");

@@ -54,8 +54,8 @@ fn since(browser: &Browser, selector: &str, began: u64) {
 
 /// The longest run that the log of a daemon names, in ms.
 fn longest_run(daemon: &Daemon) -> f64 {
-    let runs = daemon.lines();
-    runs.iter().filter_map(|line| line.decimal("wall_ms")).fold(0.0, f64::max)
+    let lines = daemon.lines();
+    lines.iter().filter_map(|line| line.decimal("wall_ms")).fold(0.0, f64::max)
 }
 
 /// The longest run that the chart names, in ms.
