@@ -147,11 +147,18 @@ fn drains_in_time_without_redis(fails: impl FnOnce(&mut Fixture, &Daemon)) {
     fails(&mut fixture, &daemon);
     let (asked_at, lateness) = (std::time::Instant::now(), Lateness::measure());
     assert_eq!(daemon.terminate().code(), Some(0));
-    let took = asked_at.elapsed();
-    println!("drain_timeout 5 s without Redis: ended after {took:?}");
+    let ended_after = asked_at.elapsed();
+    let drained = daemon.wait_for_line("it has drained", |line| line.message() == "drained");
+    let drained_after = Duration::from_secs_f64(drained.decimal("drain_ms").unwrap() / 1_000.0);
+    println!(
+        "drain_timeout 5 s without Redis: drained after {drained_after:?}, ended after {ended_after:?}"
+    );
     // No second for verdicts is added, as there is with a Redis that answers.
     let most = lateness.allows(Duration::from_millis(5_800));
-    assert!(took < most, "{took:?}, at most {most:?}");
+    assert!(drained_after < most, "{drained_after:?}, at most {most:?}");
+    // On a busy machine the kernel took 1.2 s to end the process after that.
+    let most = lateness.allows(Duration::from_secs(8));
+    assert!(ended_after < most, "{ended_after:?}, at most {most:?}");
 }
 
 /// A restart without persistence and FLUSHALL lose the limits with the jobs. Nothing is leased without them.
