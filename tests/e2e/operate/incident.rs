@@ -38,11 +38,17 @@ fn run(fixture: &Fixture, words: &[&str]) -> Output {
         .unwrap()
 }
 
+/// The moments of a timeline. On a busy machine a job that does not start in time goes back, and is leased again.
+fn moments(job: &Value) -> Vec<&Value> {
+    let moments = job["timeline"].as_array().unwrap_or_else(|| panic!("{job}"));
+    moments.iter().filter(|moment| moment["event"] != "released").collect()
+}
+
 /// The events of a timeline with their attempts.
 fn events(job: &Value) -> Vec<(&str, Option<u64>)> {
-    let moments = job["timeline"].as_array().unwrap_or_else(|| panic!("{job}"));
     let event = |moment: &'_ Value| moment["attempt"].as_u64();
-    moments.iter().map(|moment| (moment["event"].as_str().unwrap(), event(moment))).collect()
+    let moments = moments(job).into_iter();
+    moments.map(|moment| (moment["event"].as_str().unwrap(), event(moment))).collect()
 }
 
 #[test]
@@ -56,7 +62,7 @@ fn each_attempt_of_a_dead_job_is_in_its_timeline_where_events_are_on() {
     let job = || json(&fixture, &["get", "work", "ill"]);
     eventually("its events are stored", || events(&job()) == expected);
     let job = job();
-    let end = &job["timeline"][2];
+    let end = moments(&job)[2];
     assert_eq!((&end["class"], &end["reason"]), (&"nack".into(), &"by its payload".into()));
     let runner = json(&fixture, &["stats"])["runners"][0]["runner"].clone();
     assert_eq!(end["runner"], runner, "{end}");
@@ -64,9 +70,9 @@ fn each_attempt_of_a_dead_job_is_in_its_timeline_where_events_are_on() {
     // The daemon also remembers why the first attempt failed.
     let served = get(at, "/v1/topics/work/jobs/ill").json();
     assert_eq!(events(&served), events(&job));
-    assert_eq!(served["timeline"][2]["reason"], end["reason"]);
+    assert_eq!(moments(&served)[2]["reason"], end["reason"]);
     assert_eq!(
-        (&served["timeline"][0]["reason"], &job["timeline"][0]["reason"]),
+        (&moments(&served)[0]["reason"], &moments(&job)[0]["reason"]),
         (&"by its payload".into(), &Value::Null)
     );
     let text = fixture.duebox(&["get", "work", "ill"]);
@@ -81,12 +87,8 @@ fn a_done_job_names_its_runner_and_its_push_without_events() {
     let job = json(&fixture, &["get", "work", &id]);
     let told: Vec<&str> = events(&job).into_iter().map(|(event, _)| event).collect();
     assert_eq!(told, ["pushed", "started", "acked"], "{job}");
-    let times: Vec<u64> = job["timeline"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|moment| moment["at_ms"].as_u64().unwrap())
-        .collect();
+    let times: Vec<u64> =
+        moments(&job).iter().map(|moment| moment["at_ms"].as_u64().unwrap()).collect();
     assert!(times.is_sorted() && times[0].abs_diff(times[2]) < 60_000, "{times:?}");
 }
 

@@ -1,6 +1,8 @@
 //! Follow-up jobs with large payloads do not delay the jobs of other topics.
 
-use duebox_harness::{LogLine, eventually};
+use std::time::Duration;
+
+use duebox_harness::{Lateness, LogLine, eventually};
 use redis::{InfoDict, cmd};
 
 use crate::support::fixture::{Fixture, topic};
@@ -10,8 +12,8 @@ use crate::support::producer::{push, push_many};
 
 /// Jobs that push at the same time, each as much as one job may.
 const HEAVY: usize = 32;
-/// The longest that a job of another topic may take, in ms. On a quiet machine it takes about 50.
-const SLOWEST_MS: f64 = 1_500.0;
+/// The longest that a job of another topic may take. On a quiet machine it takes about 50 ms.
+const SLOWEST: Duration = Duration::from_millis(1_500);
 /// The most memory of Redis, in MiB: the follow-ups in the outbox and in their topic, and the buffers
 /// of some calls.
 const MEMORY_MIB: u64 = 600;
@@ -42,7 +44,7 @@ fn a_neighbour_is_not_delayed_by_large_follow_ups() {
     daemon.wait_for_line("first", |line| settled_as(line, "done") && line.has("topic", "good"));
     push_many(&fixture, "heavy", HEAVY);
     let is_kid = |line: &LogLine| settled_as(line, "done") && line.has("topic", "kid");
-    let mut times = Vec::new();
+    let (mut times, lateness) = (Vec::new(), Lateness::measure());
     while daemon.count(is_kid) < HEAVY {
         let id = format!("good-{}", times.len());
         push(&fixture, "good", &id, fixture.store().now_ms());
@@ -50,6 +52,7 @@ fn a_neighbour_is_not_delayed_by_large_follow_ups() {
         let line = daemon.wait_for_line(&id, is_its);
         times.push(line.decimal("late_ms").unwrap() + line.decimal("wall_ms").unwrap());
     }
+    let most = lateness.allows(SLOWEST);
     times.sort_by(f64::total_cmp);
     let slowest = *times.last().unwrap();
     let store = fixture.store();
@@ -63,6 +66,7 @@ fn a_neighbour_is_not_delayed_by_large_follow_ups() {
         times.len(),
         times[times.len() / 2]
     );
-    assert!(slowest < SLOWEST_MS, "{slowest} ms");
+    let most_ms = most.as_secs_f64() * 1_000.0;
+    assert!(slowest < most_ms, "{slowest} ms, at most {most_ms} ms");
     assert!(peak_mib < MEMORY_MIB, "{peak_mib} MiB");
 }
