@@ -200,7 +200,11 @@ impl<'b> Judge<'b> {
         if !self.books.losses.is_empty() {
             return;
         }
-        let both: Vec<Name> = self.books.overlaps.iter().map(|pair| pair.1.clone()).collect();
+        // A runner that was frozen goes on with a job whose lease has ended.
+        let was_frozen = |place: usize| self.was_frozen(&self.books.runs[place]);
+        let overlaps = self.books.overlaps.iter();
+        let wrong = overlaps.filter(|(one, other)| !was_frozen(*one) && !was_frozen(*other));
+        let both: Vec<Name> = wrong.map(|pair| self.books.runs[pair.1].name.clone()).collect();
         name_some("ran next to another job of its key", &both, verdict);
         let mut first: HashMap<&Name, Instant> = HashMap::new();
         for run in &self.books.runs {

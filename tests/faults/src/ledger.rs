@@ -1,7 +1,7 @@
 //! What happened in a row, recorded outside Redis: each push with its answer, each run that a handler or a
 //! consumer reported, and when runners and Redis were broken.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -84,8 +84,8 @@ pub(crate) struct Books {
     pub(crate) ends: Vec<Instant>,
     /// Times in which Redis lost data: pushes and verdicts in them may be gone.
     pub(crate) losses: Vec<Loss>,
-    /// Jobs of one key that ran at the same time.
-    pub(crate) overlaps: BTreeSet<(Name, Name)>,
+    /// Runs of two jobs of one key at the same time, by their places in `runs`; the second one began later.
+    pub(crate) overlaps: Vec<(usize, usize)>,
 }
 
 /// The records of a row, shared by its tasks.
@@ -126,14 +126,16 @@ impl Ledger {
         let verdict = name.plan().verdict(attempt);
         let mut books = self.books();
         if let Some(key) = key_of(&name.topic, &name.id) {
-            let same = |run: &&Run| {
+            let same = |run: &Run| {
                 run.is_open
                     && run.name != name
                     && key_of(&run.name.topic, &run.name.id) == Some(key)
             };
             // Runs are short, so an open one is among the last.
-            let other = books.runs.iter().rev().take(2_000).find(same).map(|run| run.name.clone());
-            books.overlaps.extend(other.map(|other| (other, name.clone())));
+            let place = books.runs.len();
+            let mut recent = (place.saturating_sub(2_000)..place).rev();
+            let other = recent.find(|other| same(&books.runs[*other]));
+            books.overlaps.extend(other.map(|other| (other, place)));
         }
         let (by, began) = (by.to_owned(), Instant::now());
         let (answered, is_uncertain, is_open) = (None, false, true);

@@ -78,6 +78,25 @@ fn a_frozen_runner_may_end_a_job_that_another_one_has_ended() {
 }
 
 #[test]
+fn a_frozen_runner_may_begin_a_job_next_to_another_one_of_its_key() {
+    let ledger = Ledger::default();
+    let frozen = Instant::now();
+    let other = ledger.begins(Name::new("keyed", "key1.1"), 1, "r1-1", Some(1));
+    let thawed = Instant::now();
+    ledger.answers(ledger.begins(Name::new("keyed", "key1.2"), 1, "r0-1", Some(2)));
+    ledger.answers(other);
+    let overlap = || {
+        let problems = judged(&ledger, &QueueState::default()).problems.join("; ");
+        problems.contains("next to another job of its key")
+    };
+    assert!(overlap());
+    ledger.broke("r2-1", frozen, Some(thawed));
+    assert!(overlap(), "another runner was frozen");
+    ledger.broke("r0-1", frozen, Some(thawed));
+    assert!(!overlap());
+}
+
+#[test]
 fn a_job_may_lose_two_runners_in_a_row() {
     let (ledger, state) = (Ledger::default(), QueueState::default());
     let lease = Duration::from_secs(2);
