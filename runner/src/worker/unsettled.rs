@@ -55,8 +55,8 @@ impl Unsettled {
         self.jobs.partition_point(|job| job.settlement.remains() == first)
     }
 
-    /// Applies the reply to an extension: the verdict on its job needs the new token. That on a job whose lease is lost
-    /// is refused, as it should be.
+    /// Applies the reply to an extension: the verdict on its job gets the new token. If the lease is lost, Redis refuses
+    /// the verdict.
     pub(super) fn apply_extension(&mut self, extension: &Extension, token: Option<&Token>) {
         let Some(token) = token else { return };
         for job in &mut self.jobs {

@@ -200,7 +200,7 @@ impl<'b> Judge<'b> {
         if !self.books.losses.is_empty() {
             return;
         }
-        // A runner that was frozen goes on with a job whose lease has ended.
+        // A runner that was frozen may begin a job whose lease has ended.
         let was_frozen = |place: usize| self.was_frozen(&self.books.runs[place]);
         let overlaps = self.books.overlaps.iter();
         let wrong = overlaps.filter(|(one, other)| !was_frozen(*one) && !was_frozen(*other));

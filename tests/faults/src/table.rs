@@ -107,8 +107,8 @@ fn cells(verdict: &Verdict) -> Vec<String> {
     cells
 }
 
-/// Writes the rows that ran between the marks of the page. The other rows, those that cannot run here among them, stay as
-/// their last run wrote them. `names` are all rows in their order.
+/// Writes the rows that ran between the marks of the page. The other rows stay as their last run wrote them, also where
+/// this run skipped them. `names` are all rows in their order.
 pub(crate) fn write(page: &Path, run: &str, lines: &[Line], names: &[&str]) -> anyhow::Result<()> {
     let old =
         std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;

@@ -1,6 +1,6 @@
 //! Drains while Redis is away, on a simulated clock. They take until their deadline, and half a second more if a turn
-//! is under way then; the ledger of each life checks that none takes a second more. What they give back another daemon
-//! may have at once.
+//! is under way then; the ledger of each life checks that none takes a second more. Another daemon may
+//! lease what they give back at once.
 
 use std::time::Duration;
 
